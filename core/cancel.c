@@ -1,0 +1,77 @@
+/* Cancel tokens. See cancel.h. */
+#include "core/cancel.h"
+
+#include "core/clock.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+int cancel_init(struct cancel *cancel, struct err *err)
+{
+    atomic_init(&cancel->fired, false);
+    cancel->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    return cancel->fd < 0 ? err_errno(err, "eventfd") : 0;
+}
+
+void cancel_done(struct cancel *cancel)
+{
+    if (cancel->fd >= 0) {
+        (void)close(cancel->fd);
+        cancel->fd = -1;
+    }
+}
+
+void cancel_fire(struct cancel *cancel)
+{
+    atomic_store(&cancel->fired, true);
+    (void)eventfd_write(cancel->fd, 1);
+}
+
+bool cancel_fired(const struct cancel *cancel)
+{
+    return atomic_load(&cancel->fired);
+}
+
+static int timeout_until(int64_t deadline_ms)
+{
+    int64_t left;
+
+    if (deadline_ms == DEADLINE_NONE) {
+        return -1;
+    }
+    left = deadline_ms - clock_ms();
+    if (left < 0) {
+        return 0;
+    }
+    return left > INT_MAX ? INT_MAX : (int)left;
+}
+
+int limits_wait(const struct limits *limits, int fd, short events,
+                struct err *err)
+{
+    struct pollfd fds[2] = {
+        {.fd = limits->cancel->fd, .events = POLLIN},
+        {.fd = fd, .events = events},
+    };
+
+    for (;;) {
+        int timeout = timeout_until(limits->deadline_ms);
+        int n = poll(fds, 2, timeout);
+
+        if (cancel_fired(limits->cancel)) {
+            return err_set(err, ECANCELED, "cancelled");
+        }
+        if (n < 0 && errno != EINTR) {
+            return err_errno(err, "poll");
+        }
+        if (n > 0 && fds[1].revents) {
+            return 0;
+        }
+        if (n == 0 && timeout_until(limits->deadline_ms) == 0) {
+            return err_set(err, ETIMEDOUT, "no answer before the deadline");
+        }
+    }
+}

@@ -1,0 +1,414 @@
+/*
+ * The contract between core and an engine that runs sandboxes.
+ *
+ * A provider is a const table of slots. A NULL slot means "cannot": core
+ * answers -EOPNOTSUPP or composes it from others. Only core/provider.c calls
+ * slots; it checks arguments, counts calls, and serialises them for
+ * PROVIDER_SERIAL. Adding a provider: one file and one word in
+ * providers/CMakeLists.txt.
+ *
+ * Unless a slot says otherwise it may block, runs in a thread of its own, and
+ * ends when limits->deadline_ms passes (-ETIMEDOUT) or limits->cancel fires
+ * (-ECANCELED). It fills *err exactly when it fails. Replies of an engine are
+ * input, not truth: a provider checks them before it hands them on.
+ *
+ * Two calls for the same sandbox may run at once where one of them is status,
+ * signal, exec or a file operation; create, resume, pause, destroy and
+ * checkpoint never overlap each other for one sandbox.
+ */
+#ifndef SESSIONFS_PROVIDER_H
+#define SESSIONFS_PROVIDER_H
+
+#include "core/cancel.h"
+#include "core/err.h"
+#include "core/loop.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+
+/* The most bytes of provider_state and of metadata, each. */
+enum { PROVIDER_STATE_MAX = 64 * 1024 };
+
+enum provider_flags {
+    PROVIDER_SERIAL = 1 << 0,            /* One call at a time. */
+    PROVIDER_FILES_WHEN_PAUSED = 1 << 1, /* Files need no running sandbox. */
+    PROVIDER_SPLIT_STDERR = 1 << 2,      /* stdout and stderr come apart. */
+    PROVIDER_STDIN = 1 << 3,             /* Commands can be given input. */
+    PROVIDER_BACKGROUND = 1 << 4,        /* Left-behind processes live on. */
+    PROVIDER_MEMORY_KEPT = 1 << 5,       /* pause keeps processes. */
+};
+
+/* What an engine says of a sandbox. */
+enum provider_state {
+    PROVIDER_RUNNING,
+    PROVIDER_PAUSED, /* Also: stopped, but its files are there. */
+    PROVIDER_LOST,   /* The engine no longer has it. */
+};
+
+/* What a provider gets when it is opened; valid until it is closed. */
+struct provider_env {
+    const char *state_dir; /* Absolute, 0700, exists. */
+    struct loop *loop;     /* For fds and timers of running commands. */
+    uid_t uid;             /* The mounting user, */
+    gid_t gid;             /* who owns the sandbox's default user's files. */
+};
+
+/* Which sandbox a call is about; borrowed for the call. */
+struct sandbox {
+    uint64_t number;    /* Of the session; never used twice. */
+    const char *id;     /* The session's present name; for display only. */
+    const char *dir;    /* A directory of its own: STATE/sessions/NUMBER. */
+    const char *config; /* provider_config as a JSON object. */
+    struct instance *instance;
+};
+
+/*
+ * What the engine calls the sandbox. Strings are owned by the object, which
+ * instance_done() empties; NULL is "none". create fills it; resume, pause and
+ * checkpoint may change it (a new external_id is a replacement).
+ */
+struct instance {
+    char *external_id;
+    char *display_name;
+    char *workspace_path; /* As the sandbox sees it. */
+    char *provider_state; /* JSON; no secrets; PROVIDER_STATE_MAX. */
+    char *metadata;       /* JSON; no secrets; PROVIDER_STATE_MAX. */
+};
+
+/** @param instance its strings are freed and set to NULL */
+void instance_done(struct instance *instance);
+
+/**
+ * Copies an instance deeply.
+ *
+ * @param out  written on success
+ * @param from borrowed
+ * @return 0 or -ENOMEM
+ */
+MUST_USE int instance_copy(struct instance *out, const struct instance *from);
+
+/* One command. Borrowed for the call: a provider copies what it keeps. */
+struct command {
+    uint64_t n;        /* Its number in the session. */
+    const char *shell; /* A script for /bin/sh, given as a file; or NULL, */
+    size_t shell_size; /* then argv is used. No NUL inside. */
+    const char *const *argv; /* NULL-terminated. */
+    const char *cwd;         /* NULL: the workspace. */
+    const char *const *env;  /* NULL-terminated "K=V", added; or NULL. */
+    const void *input;       /* stdin; NULL: empty. */
+    size_t input_size;
+    int64_t timeout_ms; /* From its start; 0: none. The provider ends it. */
+};
+
+enum command_end {
+    COMMAND_EXITED,   /* code is the exit code. */
+    COMMAND_KILLED,   /* signal is the signal. */
+    COMMAND_TIMEOUT,  /* Ended by us at timeout_ms. */
+    COMMAND_LOST,     /* The engine cannot say how it ended. */
+    COMMAND_CANCELED, /* Ended by us because its token fired. */
+};
+
+struct command_result {
+    enum command_end end;
+    int code;
+    int signal;
+};
+
+enum command_stream {
+    COMMAND_STDOUT,
+    COMMAND_STDERR,
+};
+
+/*
+ * Where a command's life goes. Called one at a time, in order, from one
+ * thread, with no lock held: started once, then output as bytes arrive,
+ * exited once, perhaps more output from processes left behind, closed once at
+ * the very end. All are set. After an exec slot has returned 0, exited and
+ * closed are certain to come.
+ */
+struct command_sink {
+    /** @param arg the sink's @param pid in the engine's terms, 0: unknown */
+    void (*started)(void *arg, int64_t pid);
+    /** @param arg the sink's @param stream which @param data borrowed
+     *  @param size bytes, at least 1 */
+    void (*output)(void *arg, enum command_stream stream, const void *data,
+                   size_t size);
+    /** @param arg the sink's @param result borrowed */
+    void (*exited)(void *arg, const struct command_result *result);
+    /** @param arg the sink's; not used any more */
+    void (*closed)(void *arg);
+};
+
+/* A directory that holds the workspace on this machine, and its owners. */
+struct provider_root {
+    int fd;             /* O_PATH | O_DIRECTORY; the taker closes it. */
+    uid_t base;         /* Host id of the sandbox's id 0; */
+    uint32_t count;     /* this many ids are mapped from there; */
+    uint32_t user;      /* the sandbox's default user, */
+    uint32_t group;     /* and its group, as the sandbox counts. */
+};
+
+/* An instance of a provider; a provider's own object embeds it first. */
+struct provider;
+
+/**
+ * Connects to the engine, or starts what it needs. Called once, at start,
+ * before requests come. May start threads.
+ *
+ * @param env borrowed until close
+ * @param out the provider's object, its base not yet filled
+ * @param err filled on failure: what this machine lacks, in words
+ * @return 0 or a negative errno
+ */
+typedef int provider_open_fn(const struct provider_env *env,
+                             struct provider **out, struct err *err);
+
+/**
+ * Ends the connection. Sandboxes stay where the engine keeps them. No call is
+ * in progress; commands that still run get exited (COMMAND_LOST) and closed.
+ *
+ * @param provider freed
+ */
+typedef void provider_close_fn(struct provider *provider);
+
+/**
+ * One call about a sandbox's life: create, resume, pause, destroy,
+ * checkpoint.
+ *
+ * create makes a sandbox that runs and fills sandbox->instance. resume makes
+ * it run again, on the same workspace, also when it runs already; -ESTALE when
+ * the engine no longer has it. pause stops its processes (idempotent).
+ * destroy removes it with its files; success when it is not there.
+ *
+ * @param provider an open provider
+ * @param sandbox  which; its instance is changed on success only
+ * @param limits   deadline and token
+ * @param err      filled on failure
+ * @return 0, -ETIMEDOUT, -ECANCELED, -ENOTCONN when the engine does not
+ *         answer, -EACCES, -EDQUOT, -ENOSPC, or another negative errno
+ */
+typedef int provider_life_fn(struct provider *provider,
+                             struct sandbox *sandbox,
+                             const struct limits *limits, struct err *err);
+
+/**
+ * Asks the engine for a sandbox's state. Starts, wakes and bills nothing.
+ *
+ * @param provider an open provider
+ * @param sandbox  which
+ * @param limits   deadline and token
+ * @param out      the state, on success
+ * @param err      filled on failure
+ * @return 0, -ENOTCONN, or another negative errno
+ */
+typedef int provider_status_fn(struct provider *provider,
+                               const struct sandbox *sandbox,
+                               const struct limits *limits,
+                               enum provider_state *out, struct err *err);
+
+/**
+ * Starts a command in a running sandbox and returns; the sink tells the rest.
+ * limits->cancel stays valid until sink->exited: when it fires, the command's
+ * whole tree gets TERM, then KILL a second later. limits->deadline_ms is for
+ * the start only.
+ *
+ * @param provider an open provider
+ * @param sandbox  which
+ * @param command  borrowed for the call
+ * @param limits   deadline of the start, and the command's token
+ * @param sink     static
+ * @param arg      given to the sink's functions
+ * @param err      filled on failure; no function of the sink is called then
+ * @return 0 or a negative errno
+ */
+typedef int provider_exec_fn(struct provider *provider,
+                             const struct sandbox *sandbox,
+                             const struct command *command,
+                             const struct limits *limits,
+                             const struct command_sink *sink, void *arg,
+                             struct err *err);
+
+/**
+ * Sends a signal to a running command's processes. Does not block.
+ *
+ * @param provider an open provider
+ * @param sandbox  which
+ * @param n        the command's number
+ * @param signal   a signal number of this machine
+ * @param err      filled on failure
+ * @return 0, -ESRCH when it does not run, or another negative errno
+ */
+typedef int provider_signal_fn(struct provider *provider,
+                               const struct sandbox *sandbox, uint64_t n,
+                               int signal, struct err *err);
+
+/**
+ * Gives the directory that holds the workspace, where it is on this machine.
+ * File operations then go there and never through `struct provider_files`.
+ * Does not block.
+ *
+ * @param provider an open provider
+ * @param sandbox  which; it exists
+ * @param out      filled on success
+ * @param err      filled on failure
+ * @return 0 or a negative errno
+ */
+typedef int provider_root_fn(struct provider *provider,
+                             const struct sandbox *sandbox,
+                             struct provider_root *out, struct err *err);
+
+/* One entry of a listing. */
+struct provider_entry {
+    const char *name; /* Bytes without '/' and NUL; borrowed. */
+    struct stat attr; /* ino 0: the engine has none. */
+};
+
+/** @param arg the caller's @param entry borrowed @return 0, or an error that
+ *  ends the listing */
+typedef int provider_entry_fn(void *arg, const struct provider_entry *entry);
+
+/* What set_attr changes. */
+enum provider_attr {
+    PROVIDER_ATTR_MODE = 1 << 0,
+    PROVIDER_ATTR_UID = 1 << 1,
+    PROVIDER_ATTR_GID = 1 << 2,
+    PROVIDER_ATTR_SIZE = 1 << 3,
+    PROVIDER_ATTR_ATIME = 1 << 4,
+    PROVIDER_ATTR_MTIME = 1 << 5,
+};
+
+/*
+ * Files of a sandbox, by path. Paths are bytes, relative to the workspace,
+ * without `.`, `..` and empty components; "" is the workspace itself. No call
+ * follows a link in the last component. All slots as provider_life_fn for
+ * limits and errors; those that change nothing are never NULL.
+ */
+struct provider_files {
+    int (*stat)(struct provider *, const struct sandbox *, const char *path,
+                const struct limits *, struct stat *out, struct err *);
+    /* Names with attributes, `.` and `..` left out: one round trip. */
+    int (*list)(struct provider *, const struct sandbox *, const char *path,
+                const struct limits *, provider_entry_fn *, void *arg,
+                struct err *);
+    /* Makes an empty file; -EEXIST. */
+    int (*create)(struct provider *, const struct sandbox *, const char *path,
+                  mode_t mode, const struct limits *, struct err *);
+    int (*make_dir)(struct provider *, const struct sandbox *,
+                    const char *path, mode_t mode, const struct limits *,
+                    struct err *);
+    /* A file or an empty directory, as `dir` says. */
+    int (*remove)(struct provider *, const struct sandbox *, const char *path,
+                  bool dir, const struct limits *, struct err *);
+    /* flags: RENAME_NOREPLACE, RENAME_EXCHANGE or 0. */
+    int (*rename)(struct provider *, const struct sandbox *, const char *from,
+                  const char *to, unsigned flags, const struct limits *,
+                  struct err *);
+    int (*symlink)(struct provider *, const struct sandbox *,
+                   const char *target, const char *path,
+                   const struct limits *, struct err *);
+    /* At most size - 1 bytes and a NUL. */
+    int (*read_link)(struct provider *, const struct sandbox *,
+                     const char *path, const struct limits *, char *out,
+                     size_t size, struct err *);
+    /* `mask` of enum provider_attr; times to the nanosecond. */
+    int (*set_attr)(struct provider *, const struct sandbox *,
+                    const char *path, unsigned mask, const struct stat *,
+                    const struct limits *, struct err *);
+    /* Bytes read, 0 at the end. */
+    ssize_t (*read_at)(struct provider *, const struct sandbox *,
+                       const char *path, void *out, size_t size,
+                       uint64_t offset, const struct limits *, struct err *);
+    /* All bytes or an error. */
+    int (*write_at)(struct provider *, const struct sandbox *,
+                    const char *path, const void *data, size_t size,
+                    uint64_t offset, const struct limits *, struct err *);
+    int (*link)(struct provider *, const struct sandbox *, const char *from,
+                const char *to, const struct limits *, struct err *);
+    int (*statfs)(struct provider *, const struct sandbox *,
+                  const struct limits *, struct statvfs *out, struct err *);
+};
+
+struct provider_ops {
+    const char *name;
+    const char *summary; /* One line for people. */
+    unsigned flags;      /* enum provider_flags */
+
+    /* Required. */
+    provider_open_fn *open;
+    provider_close_fn *close;
+    provider_life_fn *create;
+    provider_life_fn *resume;
+    provider_life_fn *pause;
+    provider_life_fn *destroy;
+    provider_status_fn *status;
+    provider_exec_fn *exec;
+
+    /* Optional. */
+    provider_life_fn *checkpoint; /* NULL: none is ever due. */
+    provider_signal_fn *signal;
+    provider_root_fn *root; /* One of root and files is set. */
+    const struct provider_files *files;
+};
+
+struct provider {
+    const struct provider_ops *ops;
+    struct provider_calls *calls; /* core/provider.c's own. */
+};
+
+/* The table that providers/CMakeLists.txt generates; ends with NULL. */
+extern const struct provider_ops *const provider_table[];
+
+/* ---- Checked calls: the only way to a slot. ---- */
+
+/**
+ * Opens a provider after checking that its table is complete.
+ *
+ * @param ops static
+ * @param env borrowed until provider_close()
+ * @param out the provider, on success
+ * @param err filled on failure
+ * @return 0, -ENOSYS for an incomplete table, or what its open said
+ */
+MUST_USE int provider_open(const struct provider_ops *ops,
+                           const struct provider_env *env,
+                           struct provider **out, struct err *err);
+
+/** @param provider closed and freed; NULL is fine */
+void provider_close(struct provider *provider);
+
+provider_life_fn provider_create MUST_USE;
+provider_life_fn provider_resume MUST_USE;
+provider_life_fn provider_pause MUST_USE;
+provider_life_fn provider_destroy MUST_USE;
+provider_life_fn provider_checkpoint MUST_USE;
+provider_status_fn provider_status MUST_USE;
+provider_exec_fn provider_exec MUST_USE;
+provider_signal_fn provider_signal MUST_USE;
+provider_root_fn provider_root MUST_USE;
+
+/**
+ * Counts a call of `struct provider_files`, made by core/workspace_remote
+ * alone. Waits for its turn where the provider is serial.
+ *
+ * @param provider an open provider
+ */
+void provider_files_begin(struct provider *provider);
+/** @param provider as given to provider_files_begin() */
+void provider_files_end(struct provider *provider);
+
+/**
+ * Tells the calls so far, for `stats`.
+ *
+ * @param provider an open provider
+ * @param fn       called with each operation's name, calls and failures
+ * @param arg      given to fn
+ */
+void provider_stats(const struct provider *provider,
+                    void (*fn)(void *arg, const char *op, uint64_t calls,
+                               uint64_t failures),
+                    void *arg);
+
+#endif

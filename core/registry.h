@@ -1,0 +1,202 @@
+/*
+ * All sessions of one mount: id -> session. Thousands may exist; one is loaded
+ * when it is first used and dropped from memory when nobody holds it and
+ * nothing of it runs.
+ *
+ * No function here waits for an engine, so the kernel's directory locks are
+ * never held for one.
+ */
+#ifndef SESSIONFS_REGISTRY_H
+#define SESSIONFS_REGISTRY_H
+
+#include "core/done.h"
+#include "core/loop.h"
+#include "core/provider.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct buf;
+struct registry;
+struct session;
+
+enum {
+    SESSION_ID_MAX = 64,
+    SESSION_ID_SIZE = SESSION_ID_MAX + 1,
+};
+
+/* Who asks: recorded in `events` and `error`. */
+struct caller {
+    uid_t uid;
+    gid_t gid;
+    pid_t pid;
+};
+
+/*
+ * What core tells fs. Called with no lock held, from any thread; must not
+ * wait. All may be NULL.
+ */
+struct registry_hooks {
+    void *arg;
+    /* Files of this session's workspace changed behind the kernel. */
+    void (*changed)(void *arg, struct session *session);
+    /* The session's status text, or the output of a command, changed. */
+    void (*news)(void *arg, struct session *session);
+};
+
+struct registry_config {
+    const char *state_dir; /* Made when missing, 0700. Absolute. */
+    const char *provider;  /* Of new sessions: a name in the table. */
+    uid_t uid;             /* The mounting user, */
+    gid_t gid;             /* whose files the sandboxes' are. */
+    struct loop *loop;     /* Borrowed; outlives the registry. */
+    struct registry_hooks hooks;
+};
+
+/**
+ * Opens the state directory and its store (locking both), and the providers
+ * that are needed; settles what an earlier daemon left: commands that ran are
+ * recorded as lost, half-done deletions go on.
+ *
+ * @param config borrowed for the call, but loop and hooks
+ * @param table  ends with NULL; static
+ * @param out    the registry, on success
+ * @param err    filled on failure
+ * @return 0, -EBUSY when another daemon holds the state (its pid is named),
+ *         -ENOENT for an unknown provider, or what the store or provider said
+ */
+MUST_USE int registry_open(const struct registry_config *config,
+                           const struct provider_ops *const *table,
+                           struct registry **out, struct err *err);
+
+/**
+ * Ends the registry: cancels what runs, pauses what is running (bounded by
+ * pause_ms), closes providers and the store.
+ *
+ * @param registry    freed; nobody uses its sessions any more
+ * @param pause_ms    how long all pauses together may take
+ */
+void registry_close(struct registry *registry, int64_t pause_ms);
+
+/** @param id bytes @return whether it is a valid session id */
+bool session_id_valid(const char *id);
+
+/**
+ * Makes a session: a record, no sandbox.
+ *
+ * @param registry the registry
+ * @param id       its name
+ * @param caller   who asks
+ * @param out      the session with a reference, on success; may be NULL
+ * @param err      filled on failure
+ * @return 0, -EINVAL for a bad id, -EEXIST, -ENOSPC, -EIO
+ */
+MUST_USE int registry_create(struct registry *registry, const char *id,
+                             const struct caller *caller,
+                             struct session **out, struct err *err);
+
+/**
+ * Finds a session by its id.
+ *
+ * @param registry the registry
+ * @param id       any bytes
+ * @param out      the session with a reference, on success
+ * @param err      filled on failure
+ * @return 0 or -ENOENT
+ */
+MUST_USE int registry_find(struct registry *registry, const char *id,
+                           struct session **out, struct err *err);
+
+/**
+ * Removes a session that has no sandbox, with its records and output.
+ *
+ * @param registry the registry
+ * @param id       its name
+ * @param caller   who asks
+ * @param err      filled on failure
+ * @return 0, -ENOENT, -ENOTEMPTY while there is a sandbox, -EBUSY while
+ *         something of it runs
+ */
+MUST_USE int registry_remove(struct registry *registry, const char *id,
+                             const struct caller *caller, struct err *err);
+
+/**
+ * Gives a session another id. Its number, files and history stay.
+ *
+ * @param registry the registry
+ * @param id       its present name
+ * @param new_id   the other
+ * @param caller   who asks
+ * @param err      filled on failure
+ * @return 0, -ENOENT, -EINVAL for a bad id, -ENOTEMPTY when it is taken
+ */
+MUST_USE int registry_rename(struct registry *registry, const char *id,
+                             const char *new_id, const struct caller *caller,
+                             struct err *err);
+
+/**
+ * Tells every session's number and id, in the order of numbers.
+ *
+ * @param registry the registry
+ * @param after    only numbers above this one; 0: all
+ * @param fn       called without locks; false ends the walk
+ * @param arg      given to fn
+ * @param err      filled on failure
+ * @return 0 or a negative errno
+ */
+MUST_USE int registry_each(struct registry *registry, uint64_t after,
+                           bool (*fn)(void *arg, uint64_t number,
+                                      const char *id),
+                           void *arg, struct err *err);
+
+/** @param registry the registry @return how many sessions there are */
+uint64_t registry_count(struct registry *registry);
+
+/**
+ * Adds a line to the top-level `error` file.
+ *
+ * @param registry the registry
+ * @param op       what failed
+ * @param name     what it was about; any bytes, quoted in the line
+ * @param caller   who asked
+ * @param err      why
+ */
+void registry_fail(struct registry *registry, const char *op,
+                   const char *name, const struct caller *caller,
+                   const struct err *err);
+
+/**
+ * The text of the top-level `error` file.
+ *
+ * @param registry the registry
+ * @param out      appended to
+ * @param err      filled on failure
+ * @return 0 or a negative errno
+ */
+MUST_USE int registry_errors(struct registry *registry, struct buf *out,
+                             struct err *err);
+
+/**
+ * Counters of core and providers in Prometheus text format.
+ *
+ * @param registry the registry
+ * @param out      appended to
+ * @param err      filled on failure
+ * @return 0 or a negative errno
+ */
+MUST_USE int registry_stats(struct registry *registry, struct buf *out,
+                            struct err *err);
+
+/**
+ * Room on the file system that holds the state, for `df` on the mount's root.
+ *
+ * @param registry the registry
+ * @param out      written
+ * @param err      filled on failure
+ * @return 0 or a negative errno
+ */
+MUST_USE int registry_statfs(struct registry *registry, struct statvfs *out,
+                             struct err *err);
+
+#endif

@@ -1,0 +1,207 @@
+/*
+ * The files of one sandbox as fs sees them: an inode-like tree of nodes.
+ *
+ * Two implementations stand behind it: over a directory of this machine
+ * (workspace_direct.c) and over a provider's file calls (workspace_remote.c).
+ * Every function is plain and synchronous. Where ws_blocks() says so it may
+ * wait for an engine: the caller then runs it in a thread of the session and
+ * never in a FUSE worker; limits bound the wait. Others ignore limits.
+ *
+ * A node stands for a file: hard links share it, a rename keeps it. It lives
+ * while somebody holds a reference. All functions are thread-safe.
+ *
+ * Ids in attributes are those that the mount shows (mount.md, "Ids"). Names
+ * are bytes; "." and "..", '/' inside and over 255 bytes are refused.
+ */
+#ifndef SESSIONFS_WORKSPACE_H
+#define SESSIONFS_WORKSPACE_H
+
+#include "core/provider.h"
+
+#include <sys/types.h>
+
+struct workspace; /* One tree. */
+struct ws_node;   /* One file of it. */
+struct ws_file;   /* One open file. */
+struct ws_dir;    /* One open directory. */
+
+/* Who asks, and within what limits. */
+struct ws_ctx {
+    uid_t uid; /* Of the calling process; owner of what it creates, */
+    gid_t gid; /* as the mount shows ids. */
+    mode_t umask;
+    struct limits limits;
+};
+
+/**
+ * Makes the tree of a provider's directory.
+ *
+ * @param root  taken on success: its fd is closed with the tree
+ * @param number of the session, for inode numbers
+ * @param uid   the mounting user,
+ * @param gid   shown for the sandbox's default user and group
+ * @param out   the tree with one reference, on success
+ * @param err   filled on failure
+ * @return 0 or a negative errno
+ */
+MUST_USE int ws_new_direct(const struct provider_root *root, uint64_t number,
+                           uid_t uid, gid_t gid, struct workspace **out,
+                           struct err *err);
+
+/**
+ * Makes the tree of a provider's file calls.
+ *
+ * @param provider borrowed; outlives the tree
+ * @param sandbox  borrowed for the call; copied
+ * @param uid      the mounting user,
+ * @param gid      shown for the sandbox's default user and group
+ * @param out      the tree with one reference, on success
+ * @param err      filled on failure
+ * @return 0 or a negative errno
+ */
+MUST_USE int ws_new_remote(struct provider *provider,
+                           const struct sandbox *sandbox, uid_t uid,
+                           gid_t gid, struct workspace **out,
+                           struct err *err);
+
+/** @param ws one more reference @return ws */
+struct workspace *ws_ref(struct workspace *ws);
+/** @param ws one reference less; nodes and files hold one each; NULL is fine */
+void ws_unref(struct workspace *ws);
+
+/** @param ws a tree @return whether its functions may wait for an engine */
+bool ws_blocks(const struct workspace *ws);
+
+/** @param ws a tree @return its top directory, one more reference */
+struct ws_node *ws_root(struct workspace *ws);
+
+/** @param node one more reference @return node */
+struct ws_node *ws_node_ref(struct ws_node *node);
+/** @param node one reference less; NULL is fine */
+void ws_node_unref(struct ws_node *node);
+/** @param node a node @return its tree, borrowed */
+struct workspace *ws_node_tree(struct ws_node *node);
+/** @param node a node @return the inode number that the mount shows */
+uint64_t ws_node_ino(const struct ws_node *node);
+
+/* Each returns 0 or a negative errno and fills err exactly on failure; `out`
+ * nodes come with a reference, attributes with shown ids and st_ino. */
+
+MUST_USE int ws_lookup(struct ws_node *dir, const char *name,
+                       const struct ws_ctx *ctx, struct ws_node **out,
+                       struct stat *attr, struct err *err);
+/* file may be NULL; it reaches an unlinked file. */
+MUST_USE int ws_getattr(struct ws_node *node, struct ws_file *file,
+                        const struct ws_ctx *ctx, struct stat *attr,
+                        struct err *err);
+/* `mask` of enum provider_attr. */
+MUST_USE int ws_setattr(struct ws_node *node, struct ws_file *file,
+                        unsigned mask, const struct stat *want,
+                        const struct ws_ctx *ctx, struct stat *attr,
+                        struct err *err);
+/* out: at most size - 1 bytes and a NUL, as stored. */
+MUST_USE int ws_readlink(struct ws_node *node, const struct ws_ctx *ctx,
+                         char *out, size_t size, struct err *err);
+MUST_USE int ws_mkdir(struct ws_node *dir, const char *name, mode_t mode,
+                      const struct ws_ctx *ctx, struct ws_node **out,
+                      struct stat *attr, struct err *err);
+/* FIFOs, sockets and regular files; devices are -EPERM. */
+MUST_USE int ws_mknod(struct ws_node *dir, const char *name, mode_t mode,
+                      const struct ws_ctx *ctx, struct ws_node **out,
+                      struct stat *attr, struct err *err);
+MUST_USE int ws_symlink(struct ws_node *dir, const char *name,
+                        const char *target, const struct ws_ctx *ctx,
+                        struct ws_node **out, struct stat *attr,
+                        struct err *err);
+MUST_USE int ws_link(struct ws_node *node, struct ws_node *dir,
+                     const char *name, const struct ws_ctx *ctx,
+                     struct stat *attr, struct err *err);
+MUST_USE int ws_unlink(struct ws_node *dir, const char *name,
+                       const struct ws_ctx *ctx, struct err *err);
+MUST_USE int ws_rmdir(struct ws_node *dir, const char *name,
+                      const struct ws_ctx *ctx, struct err *err);
+/* flags: RENAME_NOREPLACE, RENAME_EXCHANGE or 0; others -EINVAL. Both
+ * directories are of one tree. */
+MUST_USE int ws_rename(struct ws_node *from, const char *name,
+                       struct ws_node *to, const char *new_name,
+                       unsigned flags, const struct ws_ctx *ctx,
+                       struct err *err);
+
+/* flags of open(2), O_CREAT left out. */
+MUST_USE int ws_open(struct ws_node *node, int flags,
+                     const struct ws_ctx *ctx, struct ws_file **out,
+                     struct err *err);
+/* Makes and opens; honours O_EXCL. */
+MUST_USE int ws_create(struct ws_node *dir, const char *name, mode_t mode,
+                       int flags, const struct ws_ctx *ctx,
+                       struct ws_node **node, struct ws_file **file,
+                       struct stat *attr, struct err *err);
+/* Bytes read, 0 at the end, or a negative errno. */
+MUST_USE ssize_t ws_read(struct ws_file *file, void *out, size_t size,
+                         off_t offset, const struct ws_ctx *ctx,
+                         struct err *err);
+/* Bytes written (all, unless the disk is full) or a negative errno. */
+MUST_USE ssize_t ws_write(struct ws_file *file, const void *data, size_t size,
+                          off_t offset, const struct ws_ctx *ctx,
+                          struct err *err);
+/* Tells a failure of staged writes: at close, and at fsync. */
+MUST_USE int ws_flush(struct ws_file *file, const struct ws_ctx *ctx,
+                      struct err *err);
+MUST_USE int ws_fsync(struct ws_file *file, bool data_only,
+                      const struct ws_ctx *ctx, struct err *err);
+/* mode of fallocate(2). */
+MUST_USE int ws_fallocate(struct ws_file *file, int mode, off_t offset,
+                          off_t size, const struct ws_ctx *ctx,
+                          struct err *err);
+/* SEEK_DATA and SEEK_HOLE. */
+MUST_USE off_t ws_lseek(struct ws_file *file, off_t offset, int whence,
+                        const struct ws_ctx *ctx, struct err *err);
+/* Bytes copied. Both files are of one tree. */
+MUST_USE ssize_t ws_copy_range(struct ws_file *in, off_t in_offset,
+                               struct ws_file *out, off_t out_offset,
+                               size_t size, const struct ws_ctx *ctx,
+                               struct err *err);
+/* The fd behind an open file, or -1: for splicing. */
+int ws_file_fd(const struct ws_file *file);
+void ws_close(struct ws_file *file);
+
+MUST_USE int ws_opendir(struct ws_node *node, const struct ws_ctx *ctx,
+                        struct ws_dir **out, struct err *err);
+/**
+ * Called for each entry, "." and ".." included. attr has st_ino and the type
+ * in st_mode; all of it where `full`.
+ *
+ * @param arg  the caller's
+ * @param name borrowed
+ * @param attr borrowed
+ * @param next the offset behind this entry
+ * @return false when the entry did not fit: it is told again next time
+ */
+typedef bool ws_entry_fn(void *arg, const char *name, const struct stat *attr,
+                         off_t next);
+/* From `offset` (0, or a `next`) on. Entries that stay are told once each,
+ * whatever is removed or added meanwhile. */
+MUST_USE int ws_readdir(struct ws_dir *dir, off_t offset, ws_entry_fn *fn,
+                        void *arg, const struct ws_ctx *ctx, struct err *err);
+MUST_USE int ws_fsyncdir(struct ws_dir *dir, bool data_only,
+                         const struct ws_ctx *ctx, struct err *err);
+void ws_closedir(struct ws_dir *dir);
+
+MUST_USE int ws_statfs(struct workspace *ws, const struct ws_ctx *ctx,
+                       struct statvfs *out, struct err *err);
+
+/* user.* only; others -EPERM to write, -ENODATA to read, unlisted.
+ * Bytes of the value or list; size 0 asks for the size; -ERANGE. */
+MUST_USE ssize_t ws_getxattr(struct ws_node *node, const char *name, void *out,
+                             size_t size, const struct ws_ctx *ctx,
+                             struct err *err);
+MUST_USE ssize_t ws_listxattr(struct ws_node *node, char *out, size_t size,
+                              const struct ws_ctx *ctx, struct err *err);
+/* flags: XATTR_CREATE, XATTR_REPLACE or 0. */
+MUST_USE int ws_setxattr(struct ws_node *node, const char *name,
+                         const void *value, size_t size, int flags,
+                         const struct ws_ctx *ctx, struct err *err);
+MUST_USE int ws_removexattr(struct ws_node *node, const char *name,
+                            const struct ws_ctx *ctx, struct err *err);
+
+#endif
