@@ -10,7 +10,9 @@
 
 #define DEADLINE_NONE INT64_MAX
 
-enum { CLOCK_TEXT_SIZE = 32 };
+enum {
+    CLOCK_TEXT_SIZE = 32
+};
 
 /** @return milliseconds of the monotonic clock */
 int64_t clock_ms(void);

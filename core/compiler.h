@@ -17,12 +17,15 @@
 #endif
 
 #define CAPABILITY(name) TSA(capability(name))
-#define GUARDED_BY(lock) TSA(guarded_by(lock))
+#define GUARDED_BY(lock) TSA(guarded_by(lock)) /* For file-scope data. */
 #define REQUIRES(...)    TSA(requires_capability(__VA_ARGS__))
 #define EXCLUDES(...)    TSA(locks_excluded(__VA_ARGS__))
 #define ACQUIRE(...)     TSA(acquire_capability(__VA_ARGS__))
 #define RELEASE(...)     TSA(release_capability(__VA_ARGS__))
 #define NO_TSA           TSA(no_thread_safety_analysis)
+
+/* Marks a guarded member; C cannot name its lock, so a comment does. */
+#define GUARDED
 
 /* The object that holds a member, given a pointer to the member. */
 #define container_of(ptr, type, member)                                        \

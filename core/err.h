@@ -10,7 +10,9 @@
 
 #include "core/compiler.h"
 
-enum { ERR_MSG_SIZE = 512 };
+enum {
+    ERR_MSG_SIZE = 512
+};
 
 struct err {
     int code;               /* Positive errno value; 0: nothing failed. */

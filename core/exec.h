@@ -16,7 +16,9 @@ struct buf;
 struct exec;
 
 /* The most bytes of a script. */
-enum { EXEC_SCRIPT_MAX = 1024 * 1024 };
+enum {
+    EXEC_SCRIPT_MAX = 1024 * 1024
+};
 
 enum exec_status {
     EXEC_QUEUED,
@@ -90,8 +92,7 @@ bool exec_ended(struct exec *exec);
  * @param err  filled on failure
  * @return 0 or a negative errno
  */
-MUST_USE int exec_command(struct exec *exec, struct buf *out,
-                          struct err *err);
+MUST_USE int exec_command(struct exec *exec, struct buf *out, struct err *err);
 
 /**
  * @param exec a command

@@ -36,9 +36,9 @@ struct loop_timer {
 
 struct loop {
     struct mutex lock;
-    struct list posts GUARDED_BY(lock);
-    struct list timers; /* By the loop's thread, like dead. */
-    struct list dead;   /* Sources freed in this round. */
+    struct list posts GUARDED; /* by lock */
+    struct list timers;        /* By the loop's thread, like dead. */
+    struct list dead;          /* Sources freed in this round. */
     pthread_t thread;
     int epoll_fd;
     int wake_fd;

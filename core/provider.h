@@ -28,9 +28,12 @@
 #include <stdint.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/types.h>
 
 /* The most bytes of provider_state and of metadata, each. */
-enum { PROVIDER_STATE_MAX = 64 * 1024 };
+enum {
+    PROVIDER_STATE_MAX = 64 * 1024
+};
 
 enum provider_flags {
     PROVIDER_SERIAL = 1 << 0,            /* One call at a time. */
@@ -144,11 +147,11 @@ struct command_sink {
 
 /* A directory that holds the workspace on this machine, and its owners. */
 struct provider_root {
-    int fd;             /* O_PATH | O_DIRECTORY; the taker closes it. */
-    uid_t base;         /* Host id of the sandbox's id 0; */
-    uint32_t count;     /* this many ids are mapped from there; */
-    uint32_t user;      /* the sandbox's default user, */
-    uint32_t group;     /* and its group, as the sandbox counts. */
+    int fd;         /* O_PATH | O_DIRECTORY; the taker closes it. */
+    uid_t base;     /* Host id of the sandbox's id 0; */
+    uint32_t count; /* this many ids are mapped from there; */
+    uint32_t user;  /* the sandbox's default user, */
+    uint32_t group; /* and its group, as the sandbox counts. */
 };
 
 /* An instance of a provider; a provider's own object embeds it first. */
@@ -190,8 +193,7 @@ typedef void provider_close_fn(struct provider *provider);
  * @return 0, -ETIMEDOUT, -ECANCELED, -ENOTCONN when the engine does not
  *         answer, -EACCES, -EDQUOT, -ENOSPC, or another negative errno
  */
-typedef int provider_life_fn(struct provider *provider,
-                             struct sandbox *sandbox,
+typedef int provider_life_fn(struct provider *provider, struct sandbox *sandbox,
                              const struct limits *limits, struct err *err);
 
 /**
@@ -224,12 +226,10 @@ typedef int provider_status_fn(struct provider *provider,
  * @param err      filled on failure; no function of the sink is called then
  * @return 0 or a negative errno
  */
-typedef int provider_exec_fn(struct provider *provider,
-                             const struct sandbox *sandbox,
-                             const struct command *command,
-                             const struct limits *limits,
-                             const struct command_sink *sink, void *arg,
-                             struct err *err);
+typedef int
+provider_exec_fn(struct provider *provider, const struct sandbox *sandbox,
+                 const struct command *command, const struct limits *limits,
+                 const struct command_sink *sink, void *arg, struct err *err);
 
 /**
  * Sends a signal to a running command's processes. Does not block.
@@ -296,9 +296,8 @@ struct provider_files {
     /* Makes an empty file; -EEXIST. */
     int (*create)(struct provider *, const struct sandbox *, const char *path,
                   mode_t mode, const struct limits *, struct err *);
-    int (*make_dir)(struct provider *, const struct sandbox *,
-                    const char *path, mode_t mode, const struct limits *,
-                    struct err *);
+    int (*make_dir)(struct provider *, const struct sandbox *, const char *path,
+                    mode_t mode, const struct limits *, struct err *);
     /* A file or an empty directory, as `dir` says. */
     int (*remove)(struct provider *, const struct sandbox *, const char *path,
                   bool dir, const struct limits *, struct err *);
@@ -307,24 +306,24 @@ struct provider_files {
                   const char *to, unsigned flags, const struct limits *,
                   struct err *);
     int (*symlink)(struct provider *, const struct sandbox *,
-                   const char *target, const char *path,
-                   const struct limits *, struct err *);
+                   const char *target, const char *path, const struct limits *,
+                   struct err *);
     /* At most size - 1 bytes and a NUL. */
     int (*read_link)(struct provider *, const struct sandbox *,
                      const char *path, const struct limits *, char *out,
                      size_t size, struct err *);
     /* `mask` of enum provider_attr; times to the nanosecond. */
-    int (*set_attr)(struct provider *, const struct sandbox *,
-                    const char *path, unsigned mask, const struct stat *,
-                    const struct limits *, struct err *);
+    int (*set_attr)(struct provider *, const struct sandbox *, const char *path,
+                    unsigned mask, const struct stat *, const struct limits *,
+                    struct err *);
     /* Bytes read, 0 at the end. */
     ssize_t (*read_at)(struct provider *, const struct sandbox *,
                        const char *path, void *out, size_t size,
                        uint64_t offset, const struct limits *, struct err *);
     /* All bytes or an error. */
-    int (*write_at)(struct provider *, const struct sandbox *,
-                    const char *path, const void *data, size_t size,
-                    uint64_t offset, const struct limits *, struct err *);
+    int (*write_at)(struct provider *, const struct sandbox *, const char *path,
+                    const void *data, size_t size, uint64_t offset,
+                    const struct limits *, struct err *);
     int (*link)(struct provider *, const struct sandbox *, const char *from,
                 const char *to, const struct limits *, struct err *);
     int (*statfs)(struct provider *, const struct sandbox *,

@@ -93,8 +93,8 @@ bool session_id_valid(const char *id);
  * @return 0, -EINVAL for a bad id, -EEXIST, -ENOSPC, -EIO
  */
 MUST_USE int registry_create(struct registry *registry, const char *id,
-                             const struct caller *caller,
-                             struct session **out, struct err *err);
+                             const struct caller *caller, struct session **out,
+                             struct err *err);
 
 /**
  * Finds a session by its id.
@@ -162,9 +162,8 @@ uint64_t registry_count(struct registry *registry);
  * @param caller   who asked
  * @param err      why
  */
-void registry_fail(struct registry *registry, const char *op,
-                   const char *name, const struct caller *caller,
-                   const struct err *err);
+void registry_fail(struct registry *registry, const char *op, const char *name,
+                   const struct caller *caller, const struct err *err);
 
 /**
  * The text of the top-level `error` file.

@@ -157,8 +157,7 @@ void session_files_leave(struct session *session);
  * @param arg     given to it
  * @return 0, -EAGAIN or -ENOMEM
  */
-MUST_USE int session_files_run(struct session *session, work_fn *fn,
-                               void *arg);
+MUST_USE int session_files_run(struct session *session, work_fn *fn, void *arg);
 
 /* ---- Records ---- */
 

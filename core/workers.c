@@ -8,7 +8,9 @@
 #include <errno.h>
 #include <stdlib.h>
 
-enum { IDLE_MS = 1000 };
+enum {
+    IDLE_MS = 1000
+};
 
 struct work {
     struct list link;
@@ -19,12 +21,12 @@ struct work {
 struct workers {
     struct mutex lock;
     struct cond change;
-    struct list queue GUARDED_BY(lock);
+    struct list queue GUARDED; /* by lock */
     unsigned most;
-    unsigned threads GUARDED_BY(lock);
-    unsigned idle GUARDED_BY(lock);
-    unsigned queued GUARDED_BY(lock);
-    bool closing GUARDED_BY(lock);
+    unsigned threads GUARDED; /* by lock */
+    unsigned idle GUARDED;    /* by lock */
+    unsigned queued GUARDED;  /* by lock */
+    bool closing GUARDED;     /* by lock */
 };
 
 struct workers *workers_new(unsigned most)

@@ -60,9 +60,8 @@ MUST_USE int ws_new_direct(const struct provider_root *root, uint64_t number,
  * @return 0 or a negative errno
  */
 MUST_USE int ws_new_remote(struct provider *provider,
-                           const struct sandbox *sandbox, uid_t uid,
-                           gid_t gid, struct workspace **out,
-                           struct err *err);
+                           const struct sandbox *sandbox, uid_t uid, gid_t gid,
+                           struct workspace **out, struct err *err);
 
 /** @param ws one more reference @return ws */
 struct workspace *ws_ref(struct workspace *ws);
@@ -123,14 +122,12 @@ MUST_USE int ws_rmdir(struct ws_node *dir, const char *name,
 /* flags: RENAME_NOREPLACE, RENAME_EXCHANGE or 0; others -EINVAL. Both
  * directories are of one tree. */
 MUST_USE int ws_rename(struct ws_node *from, const char *name,
-                       struct ws_node *to, const char *new_name,
-                       unsigned flags, const struct ws_ctx *ctx,
-                       struct err *err);
+                       struct ws_node *to, const char *new_name, unsigned flags,
+                       const struct ws_ctx *ctx, struct err *err);
 
 /* flags of open(2), O_CREAT left out. */
-MUST_USE int ws_open(struct ws_node *node, int flags,
-                     const struct ws_ctx *ctx, struct ws_file **out,
-                     struct err *err);
+MUST_USE int ws_open(struct ws_node *node, int flags, const struct ws_ctx *ctx,
+                     struct ws_file **out, struct err *err);
 /* Makes and opens; honours O_EXCL. */
 MUST_USE int ws_create(struct ws_node *dir, const char *name, mode_t mode,
                        int flags, const struct ws_ctx *ctx,

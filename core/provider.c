@@ -1,0 +1,263 @@
+/*
+ * Checked calls of provider slots: the only code that calls them.
+ * See provider.h.
+ */
+#include "core/provider.h"
+
+#include "core/mutex.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum op {
+    OP_CREATE,
+    OP_RESUME,
+    OP_PAUSE,
+    OP_DESTROY,
+    OP_CHECKPOINT,
+    OP_STATUS,
+    OP_EXEC,
+    OP_SIGNAL,
+    OP_ROOT,
+    OP_FILES,
+    OP_COUNT,
+};
+
+static const char *const op_names[OP_COUNT] = {
+    [OP_CREATE] = "create", [OP_RESUME] = "resume",
+    [OP_PAUSE] = "pause",   [OP_DESTROY] = "destroy",
+    [OP_STATUS] = "status", [OP_CHECKPOINT] = "checkpoint",
+    [OP_EXEC] = "exec",     [OP_SIGNAL] = "signal",
+    [OP_ROOT] = "root",     [OP_FILES] = "files",
+};
+
+struct provider_calls {
+    struct mutex turn; /* Held for a call of a PROVIDER_SERIAL provider. */
+    atomic_uint_fast64_t calls[OP_COUNT];
+    atomic_uint_fast64_t failures[OP_COUNT];
+};
+
+void instance_done(struct instance *instance)
+{
+    free(instance->external_id);
+    free(instance->display_name);
+    free(instance->workspace_path);
+    free(instance->provider_state);
+    free(instance->metadata);
+    memset(instance, 0, sizeof(*instance));
+}
+
+/* Copies a string that may be NULL. */
+static int copy_text(char **out, const char *from)
+{
+    if (from) {
+        *out = strdup(from);
+        return *out ? 0 : -ENOMEM;
+    }
+    return 0;
+}
+
+int instance_copy(struct instance *out, const struct instance *from)
+{
+    struct instance copy = {0};
+
+    if (copy_text(&copy.external_id, from->external_id) < 0 ||
+        copy_text(&copy.display_name, from->display_name) < 0 ||
+        copy_text(&copy.workspace_path, from->workspace_path) < 0 ||
+        copy_text(&copy.provider_state, from->provider_state) < 0 ||
+        copy_text(&copy.metadata, from->metadata) < 0) {
+        instance_done(&copy);
+        return -ENOMEM;
+    }
+    *out = copy;
+    return 0;
+}
+
+static bool complete(const struct provider_ops *ops)
+{
+    return ops->name && ops->open && ops->close && ops->create && ops->resume &&
+           ops->pause && ops->destroy && ops->status && ops->exec &&
+           (ops->root || ops->files);
+}
+
+int provider_open(const struct provider_ops *ops,
+                  const struct provider_env *env, struct provider **out,
+                  struct err *err)
+{
+    struct provider_calls *calls;
+    int rc;
+
+    if (!complete(ops)) {
+        return err_set(err, ENOSYS, "provider '%s' lacks a required slot",
+                       ops->name ? ops->name : "?");
+    }
+    calls = calloc(1, sizeof(*calls));
+    if (!calls) {
+        return err_set(err, ENOMEM, "out of memory");
+    }
+    mutex_init(&calls->turn);
+    rc = ops->open(env, out, err);
+    if (rc < 0) {
+        mutex_done(&calls->turn);
+        free(calls);
+        return err_wrap(err, rc, "provider '%s'", ops->name);
+    }
+    (*out)->ops = ops;
+    (*out)->calls = calls;
+    return 0;
+}
+
+void provider_close(struct provider *provider)
+{
+    struct provider_calls *calls;
+
+    if (provider) {
+        calls = provider->calls;
+        provider->ops->close(provider);
+        mutex_done(&calls->turn);
+        free(calls);
+    }
+}
+
+/* Starts a call: counts it, and takes its turn where there is but one. */
+static void begin(struct provider *provider, enum op op) NO_TSA
+{
+    atomic_fetch_add(&provider->calls->calls[op], 1);
+    if (provider->ops->flags & PROVIDER_SERIAL) {
+        mutex_lock(&provider->calls->turn);
+    }
+}
+
+/* Ends a call and makes sure that a failure has words and a code. */
+static int end(struct provider *provider, enum op op, int rc,
+               struct err *err) NO_TSA
+{
+    if (provider->ops->flags & PROVIDER_SERIAL) {
+        mutex_unlock(&provider->calls->turn);
+    }
+    if (rc >= 0) {
+        return 0;
+    }
+    atomic_fetch_add(&provider->calls->failures[op], 1);
+    if (err->code != -rc) {
+        char words[ERR_MSG_SIZE];
+
+        memcpy(words, err->msg, sizeof(words));
+        return err_set(err, -rc, "%s", words[0] ? words : "failed");
+    }
+    return rc;
+}
+
+static int life(struct provider *provider, provider_life_fn *slot, enum op op,
+                struct sandbox *sandbox, const struct limits *limits,
+                struct err *err)
+{
+    if (!slot) {
+        return err_set(err, EOPNOTSUPP, "provider '%s' cannot %s",
+                       provider->ops->name, op_names[op]);
+    }
+    begin(provider, op);
+    return end(provider, op, slot(provider, sandbox, limits, err), err);
+}
+
+int provider_create(struct provider *provider, struct sandbox *sandbox,
+                    const struct limits *limits, struct err *err)
+{
+    return life(provider, provider->ops->create, OP_CREATE, sandbox, limits,
+                err);
+}
+
+int provider_resume(struct provider *provider, struct sandbox *sandbox,
+                    const struct limits *limits, struct err *err)
+{
+    return life(provider, provider->ops->resume, OP_RESUME, sandbox, limits,
+                err);
+}
+
+int provider_pause(struct provider *provider, struct sandbox *sandbox,
+                   const struct limits *limits, struct err *err)
+{
+    return life(provider, provider->ops->pause, OP_PAUSE, sandbox, limits, err);
+}
+
+int provider_destroy(struct provider *provider, struct sandbox *sandbox,
+                     const struct limits *limits, struct err *err)
+{
+    return life(provider, provider->ops->destroy, OP_DESTROY, sandbox, limits,
+                err);
+}
+
+int provider_checkpoint(struct provider *provider, struct sandbox *sandbox,
+                        const struct limits *limits, struct err *err)
+{
+    return life(provider, provider->ops->checkpoint, OP_CHECKPOINT, sandbox,
+                limits, err);
+}
+
+int provider_status(struct provider *provider, const struct sandbox *sandbox,
+                    const struct limits *limits, enum provider_state *out,
+                    struct err *err)
+{
+    begin(provider, OP_STATUS);
+    return end(provider, OP_STATUS,
+               provider->ops->status(provider, sandbox, limits, out, err), err);
+}
+
+int provider_exec(struct provider *provider, const struct sandbox *sandbox,
+                  const struct command *command, const struct limits *limits,
+                  const struct command_sink *sink, void *arg, struct err *err)
+{
+    begin(provider, OP_EXEC);
+    return end(
+        provider, OP_EXEC,
+        provider->ops->exec(provider, sandbox, command, limits, sink, arg, err),
+        err);
+}
+
+int provider_signal(struct provider *provider, const struct sandbox *sandbox,
+                    uint64_t n, int signal, struct err *err)
+{
+    if (!provider->ops->signal) {
+        return err_set(err, EOPNOTSUPP, "provider '%s' cannot signal",
+                       provider->ops->name);
+    }
+    begin(provider, OP_SIGNAL);
+    return end(provider, OP_SIGNAL,
+               provider->ops->signal(provider, sandbox, n, signal, err), err);
+}
+
+int provider_root(struct provider *provider, const struct sandbox *sandbox,
+                  struct provider_root *out, struct err *err)
+{
+    if (!provider->ops->root) {
+        return err_set(err, EOPNOTSUPP, "provider '%s' has no directory",
+                       provider->ops->name);
+    }
+    begin(provider, OP_ROOT);
+    return end(provider, OP_ROOT,
+               provider->ops->root(provider, sandbox, out, err), err);
+}
+
+void provider_files_begin(struct provider *provider)
+{
+    begin(provider, OP_FILES);
+}
+
+void provider_files_end(struct provider *provider) NO_TSA
+{
+    if (provider->ops->flags & PROVIDER_SERIAL) {
+        mutex_unlock(&provider->calls->turn);
+    }
+}
+
+void provider_stats(const struct provider *provider,
+                    void (*fn)(void *arg, const char *op, uint64_t calls,
+                               uint64_t failures),
+                    void *arg)
+{
+    for (int op = 0; op < OP_COUNT; op++) {
+        fn(arg, op_names[op], atomic_load(&provider->calls->calls[op]),
+           atomic_load(&provider->calls->failures[op]));
+    }
+}
