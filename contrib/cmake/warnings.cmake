@@ -10,8 +10,8 @@ target_compile_options(project_options INTERFACE
     -Wcast-qual -Wformat=2 -Wstrict-prototypes -Wmissing-prototypes
     -Wswitch-enum -Wvla -Wundef
     # Where snprintf's result is not looked at, a cut is what is wanted.
-    -Wno-format-truncation
-    $<$<C_COMPILER_ID:GNU>:-Wlogical-op -Wduplicated-cond -Wduplicated-branches>
+    $<$<C_COMPILER_ID:GNU>:-Wno-format-truncation -Wlogical-op
+        -Wduplicated-cond -Wduplicated-branches>
     $<$<C_COMPILER_ID:Clang>:-Wthread-safety -Wdocumentation>
     $<$<BOOL:${SESSIONFS_WERROR}>:-Werror>)
 # gcc sees null dereferences that are not there once a sanitizer has rewritten
