@@ -147,11 +147,13 @@ struct command_sink {
 
 /* A directory that holds the workspace on this machine, and its owners. */
 struct provider_root {
-    int fd;         /* O_PATH | O_DIRECTORY; the taker closes it. */
-    uid_t base;     /* Host id of the sandbox's id 0; */
-    uint32_t count; /* this many ids are mapped from there; */
-    uint32_t user;  /* the sandbox's default user, */
-    uint32_t group; /* and its group, as the sandbox counts. */
+    int fd;           /* O_PATH | O_DIRECTORY; the taker closes it. */
+    uid_t base;       /* Host id of the sandbox's id 0; */
+    uint32_t count;   /* this many ids are mapped from there; */
+    uint32_t user;    /* the sandbox's default user, */
+    uint32_t group;   /* and its group, as the sandbox counts. */
+    const char *path; /* The workspace as the sandbox sees it; borrowed for
+                       * the call that takes the root; NULL: not known. */
 };
 
 /* An instance of a provider; a provider's own object embeds it first. */

@@ -12,6 +12,9 @@
  *
  * Ids in attributes are those that the mount shows (mount.md, "Ids"). Names
  * are bytes; "." and "..", '/' inside and over 255 bytes are refused.
+ *
+ * The process's umask must be 0: a new file gets the mode that is asked for,
+ * from which the kernel has taken its caller's umask.
  */
 #ifndef SESSIONFS_WORKSPACE_H
 #define SESSIONFS_WORKSPACE_H
@@ -93,7 +96,7 @@ MUST_USE int ws_lookup(struct ws_node *dir, const char *name,
 MUST_USE int ws_getattr(struct ws_node *node, struct ws_file *file,
                         const struct ws_ctx *ctx, struct stat *attr,
                         struct err *err);
-/* `mask` of enum provider_attr. */
+/* `mask` of enum provider_attr; UTIME_NOW in tv_nsec is now. */
 MUST_USE int ws_setattr(struct ws_node *node, struct ws_file *file,
                         unsigned mask, const struct stat *want,
                         const struct ws_ctx *ctx, struct stat *attr,
@@ -166,7 +169,7 @@ MUST_USE int ws_opendir(struct ws_node *node, const struct ws_ctx *ctx,
                         struct ws_dir **out, struct err *err);
 /**
  * Called for each entry, "." and ".." included. attr has st_ino and the type
- * in st_mode; all of it where `full`.
+ * in st_mode only.
  *
  * @param arg  the caller's
  * @param name borrowed
