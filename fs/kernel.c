@@ -1,0 +1,80 @@
+/* Negotiation and notifications. See kernel.h. */
+#include "fs/kernel.h"
+
+#include "core/log.h"
+#include "fs/inode.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    MAX_BACKGROUND = 1024,
+    EPOCH_MINOR = 44, /* Of the protocol: Linux 6.16. */
+    EPOCH_NOTIFY = 8, /* FUSE_NOTIFY_INC_EPOCH */
+};
+
+struct kernel {
+    bool epoch; /* Written in INIT, before other requests come. */
+};
+
+/* What libfuse 3.14 cannot send: a notification without a body. */
+struct notify_header {
+    uint32_t len;
+    int32_t error; /* The notification's code. */
+    uint64_t unique;
+};
+
+struct kernel *kernel_new(void)
+{
+    return calloc(1, sizeof(struct kernel));
+}
+
+void kernel_free(struct kernel *kernel)
+{
+    free(kernel);
+}
+
+/* With the kernel's default of 12, one session's stuck readahead stops the
+ * others'. Set-id bits are the workspace's own to clear. */
+void kernel_init(struct kernel *kernel, struct fuse_conn_info *conn)
+{
+    const unsigned drop = FUSE_CAP_HANDLE_KILLPRIV | FUSE_CAP_WRITEBACK_CACHE;
+
+    conn->max_background = MAX_BACKGROUND;
+    conn->congestion_threshold = MAX_BACKGROUND * 3 / 4;
+    conn->want &= ~drop;
+    conn->want |= conn->capable & FUSE_CAP_AUTO_INVAL_DATA;
+    kernel->epoch = conn->proto_major == 7 && conn->proto_minor >= EPOCH_MINOR;
+}
+
+double kernel_timeout_s(const struct kernel *kernel)
+{
+    return kernel->epoch ? 1.0 : 0.0;
+}
+
+static void bump_epoch(struct fs *fs)
+{
+    struct notify_header header = {sizeof(header), EPOCH_NOTIFY, 0};
+    ssize_t n = write(fuse_session_fd(fs->fuse), &header, sizeof(header));
+
+    if (n < 0 && errno != ENODEV && errno != ENOTCONN) {
+        log_debug("cannot bump the epoch: %s", strerror(errno));
+    }
+}
+
+void kernel_changed(struct fs *fs, const struct session *session)
+{
+    fuse_ino_t *numbers = NULL;
+    size_t n;
+
+    if (fs->kernel->epoch) {
+        bump_epoch(fs);
+    }
+    n = inode_open_numbers(fs->inodes, session, &numbers);
+    for (size_t i = 0; i < n; i++) {
+        (void)fuse_lowlevel_notify_inval_inode(fs->fuse, numbers[i], -1, 0);
+    }
+    free(numbers);
+}

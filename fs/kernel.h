@@ -1,0 +1,39 @@
+/*
+ * What depends on the kernel under the mount: what is negotiated with it, how
+ * long it may keep names and attributes, and how it learns of changes.
+ */
+#ifndef SESSIONFS_KERNEL_H
+#define SESSIONFS_KERNEL_H
+
+#include "fs/fs.h"
+
+/** @return what is not negotiated yet, or NULL without memory */
+struct kernel *kernel_new(void);
+/** @param kernel freed; NULL is fine */
+void kernel_free(struct kernel *kernel);
+
+/**
+ * Negotiates, in the INIT request.
+ *
+ * @param kernel written
+ * @param conn   changed
+ */
+void kernel_init(struct kernel *kernel, struct fuse_conn_info *conn);
+
+/**
+ * @param kernel the kernel, after INIT
+ * @return how long it may keep names and attributes below workspace/, seconds
+ */
+double kernel_timeout_s(const struct kernel *kernel);
+
+/**
+ * Tells the kernel that files of a session changed behind it: names and
+ * attributes that it kept are asked for again. Takes no lock of the kernel
+ * that a request may hold; called with none of ours.
+ *
+ * @param fs      the mount
+ * @param session whose files
+ */
+void kernel_changed(struct fs *fs, const struct session *session);
+
+#endif
