@@ -1,0 +1,44 @@
+#!/bin/sh
+# Does what README.md's session shows, and compares what it prints.
+# usage: readme.sh PROGRAM README
+set -u
+
+program=$1
+readme=$2
+
+if [ "$(id -u)" -ne 0 ] || [ ! -c /dev/fuse ]; then
+    echo "readme: needs root and /dev/fuse"
+    [ "${CI:-}" = true ] && exit 1
+    exit 77
+fi
+
+dir=$(mktemp -d /tmp/readme.XXXXXX) || exit 1
+export HOME="$dir"
+mkdir "$dir/sb"
+
+cleanup()
+{
+    cd /
+    echo absent 2>/dev/null >"$dir/sb/sessions/demo/status"
+    umount "$dir/sb" || umount -l "$dir/sb"
+    rm -rf --one-file-system "$dir"
+}
+trap cleanup EXIT
+trap 'exit 1' HUP INT TERM
+
+"$program" -o "state=$dir/state" "$dir/sb" || exit 1
+
+# Each command's expected output is what stands below it.
+sed -n '/^```console$/,/^```$/{/^```/d;p}' "$readme" >"$dir/shown"
+while IFS= read -r line; do
+    printf '%s\n' "$line"
+    eval "${line#??}" 2>&1 </dev/null
+done >"$dir/all" <<END
+$(grep '^\$ ' "$dir/shown")
+END
+
+grep -q '^\$ ' "$dir/shown" || {
+    echo "readme: $readme shows no session"
+    exit 1
+}
+diff -u "$dir/shown" "$dir/all"
