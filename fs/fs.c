@@ -40,7 +40,10 @@ static struct inode *find(fuse_req_t req, fuse_ino_t ino)
 static void refuse(fuse_req_t req, const struct inode *inode, const char *op,
                    int code)
 {
-    struct reply_about about = {op, inode_key(inode)->session, NULL, 0};
+    struct reply_about about = {
+        .op = op,
+        .session = inode_key(inode)->session,
+    };
     struct err err = ERR_INIT;
 
     reply_err(req, &about, err_set(&err, code, "not for this file"), &err);

@@ -1,7 +1,9 @@
 /* Negotiation and notifications. See kernel.h. */
 #include "fs/kernel.h"
 
+#include "core/clock.h"
 #include "core/log.h"
+#include "core/mutex.h"
 #include "fs/inode.h"
 
 #include <errno.h>
@@ -17,6 +19,10 @@ enum {
 
 struct kernel {
     bool epoch; /* Written in INIT, before other requests come. */
+    struct mutex lock;
+    struct cond change;
+    unsigned telling GUARDED; /* by lock: threads that write to the kernel. */
+    bool ended GUARDED;       /* by lock */
 };
 
 /* What libfuse 3.14 cannot send: a notification without a body. */
@@ -28,12 +34,51 @@ struct notify_header {
 
 struct kernel *kernel_new(void)
 {
-    return calloc(1, sizeof(struct kernel));
+    struct kernel *kernel = calloc(1, sizeof(*kernel));
+
+    if (kernel) {
+        mutex_init(&kernel->lock);
+        cond_init(&kernel->change);
+    }
+    return kernel;
 }
 
 void kernel_free(struct kernel *kernel)
 {
-    free(kernel);
+    if (kernel) {
+        cond_done(&kernel->change);
+        mutex_done(&kernel->lock);
+        free(kernel);
+    }
+}
+
+bool kernel_tell_begin(struct kernel *kernel)
+{
+    bool on;
+
+    mutex_lock(&kernel->lock);
+    on = !kernel->ended;
+    kernel->telling += on;
+    mutex_unlock(&kernel->lock);
+    return on;
+}
+
+void kernel_tell_end(struct kernel *kernel)
+{
+    mutex_lock(&kernel->lock);
+    kernel->telling--;
+    cond_broadcast(&kernel->change);
+    mutex_unlock(&kernel->lock);
+}
+
+void kernel_end(struct kernel *kernel)
+{
+    mutex_lock(&kernel->lock);
+    kernel->ended = true;
+    while (kernel->telling) {
+        (void)cond_wait(&kernel->change, &kernel->lock, DEADLINE_NONE);
+    }
+    mutex_unlock(&kernel->lock);
 }
 
 /* With the kernel's default of 12, one session's stuck readahead stops the
@@ -69,6 +114,9 @@ void kernel_changed(struct fs *fs, const struct session *session)
     fuse_ino_t *numbers = NULL;
     size_t n;
 
+    if (!kernel_tell_begin(fs->kernel)) {
+        return;
+    }
     if (fs->kernel->epoch) {
         bump_epoch(fs);
     }
@@ -77,4 +125,5 @@ void kernel_changed(struct fs *fs, const struct session *session)
         (void)fuse_lowlevel_notify_inval_inode(fs->fuse, numbers[i], -1, 0);
     }
     free(numbers);
+    kernel_tell_end(fs->kernel);
 }

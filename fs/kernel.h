@@ -36,4 +36,22 @@ double kernel_timeout_s(const struct kernel *kernel);
  */
 void kernel_changed(struct fs *fs, const struct session *session);
 
+/**
+ * Begins a notification: the connection is not closed during it.
+ *
+ * @param kernel the kernel
+ * @return whether there is a connection; kernel_tell_end() follows then
+ */
+MUST_USE bool kernel_tell_begin(struct kernel *kernel);
+/** @param kernel as given to kernel_tell_begin() */
+void kernel_tell_end(struct kernel *kernel);
+
+/**
+ * Lets no further notification begin and waits for those that have. Before
+ * the session's fd is closed.
+ *
+ * @param kernel the kernel
+ */
+void kernel_end(struct kernel *kernel);
+
 #endif

@@ -59,9 +59,10 @@ struct park_kind {
 struct parks *parks_new(struct loop *loop);
 
 /**
- * Answers all that wait with ENOTCONN, and all that are parked later at once.
+ * Answers all that wait with ENOTCONN, and all that are parked later at once;
+ * when it returns, no reply is being written any more.
  *
- * @param parks the object
+ * @param parks the object; the caller is not in the loop's thread
  */
 void parks_close(struct parks *parks);
 
@@ -116,13 +117,5 @@ const struct reply_about *park_about(const struct park *park);
 struct park *park_ref(struct park *park);
 /** @param park one reference less; NULL is fine */
 void park_unref(struct park *park);
-
-/**
- * The interrupt rule's look at a thread.
- *
- * @param status the text of /proc/TID/status
- * @return whether a signal that ends a wait is pending and not blocked
- */
-bool park_signals_end(const char *status);
 
 #endif

@@ -4,7 +4,7 @@
  * A failure is one line in the log and, where it tells its user more than the
  * errno does, one in the `error` file of the session (or of the mount). Errnos
  * that programs meet in ordinary life (a name that is not there, or is there
- * already …) are logged at debug level and not recorded.
+ * already …) are logged at debug level and recorded only where asked for.
  */
 #ifndef SESSIONFS_REPLY_H
 #define SESSIONFS_REPLY_H
@@ -17,6 +17,7 @@ struct reply_about {
     struct session *session; /* Or NULL. */
     const char *name;        /* A file's name, or NULL; any bytes. */
     uint64_t exec_n;         /* 0: none. */
+    bool always;             /* Recorded whatever the errno is. */
 };
 
 /**

@@ -1,0 +1,132 @@
+/* Answers. See reply.h. */
+#include "fs/reply.h"
+
+#include "core/log.h"
+#include "core/session.h"
+#include "fs/inode.h"
+#include "fs/kernel.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+
+/* Programs meet these every day and know what to do. */
+static bool is_ordinary(int code)
+{
+    static const int ordinary[] = {
+        ENOENT,     EEXIST,  ENOTEMPTY, ENOTDIR, EISDIR, EPERM,
+        EACCES,     ENODATA, ERANGE,    ELOOP,   EXDEV,  ENAMETOOLONG,
+        EOPNOTSUPP, ETXTBSY, EINTR,     ENXIO,   EMLINK, EINPROGRESS,
+    };
+
+    for (size_t i = 0; i < ARRAY_SIZE(ordinary); i++) {
+        if (ordinary[i] == code) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The work of these goes on; its own end is what is recorded. */
+static bool goes_on(int code)
+{
+    return code == EINTR || code == EINPROGRESS;
+}
+
+static void log_failure(const struct reply_about *about, const char *id,
+                        const struct caller *caller, const struct err *err)
+{
+    const char *code = strerrorname_np(err->code);
+    enum log_level level = is_ordinary(err->code) && !about->always
+                               ? LOG_LEVEL_DEBUG
+                               : LOG_LEVEL_WARNING;
+
+    log_line(level,
+             "op=%s session=%s exec=%llu name=\"%s\" uid=%u pid=%d err=%s "
+             "msg=\"%s\"",
+             about->op, id, (unsigned long long)about->exec_n,
+             about->name ? about->name : "", (unsigned)caller->uid,
+             (int)caller->pid, code ? code : "?", err->msg);
+}
+
+void reply_note(struct fs *fs, const struct reply_about *about,
+                const struct caller *caller, const struct err *err)
+{
+    char id[SESSION_ID_SIZE] = "-";
+
+    if (about->session) {
+        session_id(about->session, id);
+    }
+    log_failure(about, id, caller, err);
+    if (goes_on(err->code) || (is_ordinary(err->code) && !about->always)) {
+        return;
+    }
+    if (about->session) {
+        session_fail(about->session, about->op, about->exec_n, about->name,
+                     caller, err);
+    } else {
+        registry_fail(fs->registry, about->op, about->name, caller, err);
+    }
+}
+
+void reply_err(fuse_req_t req, const struct reply_about *about, int rc,
+               const struct err *err)
+{
+    struct caller caller = fs_caller(req);
+
+    assert(rc < 0 && err->code == -rc);
+    reply_note(fs_of(req), about, &caller, err);
+    (void)fuse_reply_err(req, -rc);
+}
+
+void reply_ok(fuse_req_t req)
+{
+    (void)fuse_reply_err(req, 0);
+}
+
+/* Names of control files are asked for each time: sessions come and go, and
+ * no name that is not there is ever kept. */
+void reply_fill_entry(struct fs *fs, struct inode *inode,
+                      const struct stat *attr, struct fuse_entry_param *out)
+{
+    double timeout = inode_key(inode)->ws ? kernel_timeout_s(fs->kernel) : 0.0;
+
+    memset(out, 0, sizeof(*out));
+    out->ino = inode_number(inode);
+    out->attr = *attr;
+    out->attr_timeout = timeout;
+    out->entry_timeout = timeout;
+}
+
+void reply_entry(fuse_req_t req, struct inode *inode, const struct stat *attr)
+{
+    struct fs *fs = fs_of(req);
+    struct fuse_entry_param entry;
+
+    reply_fill_entry(fs, inode, attr, &entry);
+    if (fuse_reply_entry(req, &entry) < 0) {
+        inode_forget(fs->inodes, inode, 1);
+    }
+}
+
+bool reply_create(fuse_req_t req, struct inode *inode, const struct stat *attr,
+                  const struct fuse_file_info *fi)
+{
+    struct fs *fs = fs_of(req);
+    struct fuse_entry_param entry;
+
+    reply_fill_entry(fs, inode, attr, &entry);
+    if (fuse_reply_create(req, &entry, fi) < 0) {
+        inode_forget(fs->inodes, inode, 1);
+        return false;
+    }
+    return true;
+}
+
+void reply_attr(fuse_req_t req, struct inode *inode, const struct stat *attr)
+{
+    double timeout =
+        inode_key(inode)->ws ? kernel_timeout_s(fs_of(req)->kernel) : 0.0;
+
+    (void)fuse_reply_attr(req, attr, timeout);
+}
