@@ -13,7 +13,8 @@
 #include <string.h>
 
 enum {
-    LOOK_AGAIN_MS = 100
+    LOOK_AGAIN_MS = 100,
+    CLOSE_MS = 2000, /* For replies that are being written. */
 };
 
 struct park {
