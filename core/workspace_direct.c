@@ -1,0 +1,163 @@
+/* A tree over a directory fd: making and ending it. */
+#include "core/workspace_direct.h"
+
+#include "core/cleanup.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct direct *direct_of(struct workspace *ws)
+{
+    return container_of(ws, struct direct, base);
+}
+
+struct direct_node *direct_node_of(struct ws_node *node)
+{
+    return container_of(node, struct direct_node, base);
+}
+
+struct direct *direct_tree(const struct direct_node *node)
+{
+    return direct_of(node->base.tree);
+}
+
+struct direct_proc_path direct_proc(int fd)
+{
+    struct direct_proc_path path;
+
+    (void)snprintf(path.text, sizeof(path.text), "/proc/self/fd/%d", fd);
+    return path;
+}
+
+static void direct_free(struct workspace *ws)
+{
+    struct direct *d = direct_of(ws);
+
+    direct_nodes_done(d);
+    direct_fd_drop(&d->root);
+    cleanup_fd(&d->dir_fd);
+    ws_done(ws);
+    free(d->path);
+    free(d);
+}
+
+static int direct_statfs(struct workspace *ws, const struct ws_ctx *ctx,
+                         struct statvfs *out, struct err *err)
+{
+    (void)ctx;
+    if (fstatvfs(direct_of(ws)->dir_fd, out) < 0) {
+        return err_errno(err, "fstatvfs");
+    }
+    out->f_namemax = NAME_MAX;
+    return 0;
+}
+
+static const struct workspace_ops direct_ops = {
+    .blocks = false,
+    .free = direct_free,
+    .node_unhash = direct_node_unhash,
+    .node_free = direct_node_free,
+    .lookup = direct_lookup,
+    .getattr = direct_getattr,
+    .setattr = direct_setattr,
+    .readlink = direct_readlink,
+    .mkdir = direct_mkdir,
+    .mknod = direct_mknod,
+    .symlink = direct_symlink,
+    .link = direct_link,
+    .remove = direct_remove,
+    .rename = direct_rename,
+    .open = direct_open,
+    .create = direct_create,
+    .read = direct_read,
+    .write = direct_write,
+    .fsync = direct_fsync,
+    .fallocate = direct_fallocate,
+    .lseek = direct_lseek,
+    .copy_range = direct_copy_range,
+    .file_fd = direct_file_fd,
+    .close = direct_close,
+    .opendir = direct_opendir,
+    .readdir = direct_readdir,
+    .fsyncdir = direct_fsyncdir,
+    .closedir = direct_closedir,
+    .statfs = direct_statfs,
+    .getxattr = direct_getxattr,
+    .listxattr = direct_listxattr,
+    .setxattr = direct_setxattr,
+    .removexattr = direct_removexattr,
+};
+
+/* Fills the root's node and what needs its fd. */
+static int init_root(struct direct *d, int root_fd, struct err *err)
+{
+    struct stat attr;
+
+    if (fstat(root_fd, &attr) < 0) {
+        return err_errno(err, "fstat of the workspace");
+    }
+    if (!S_ISDIR(attr.st_mode)) {
+        return err_set(err, ENOTDIR, "the workspace is no directory");
+    }
+    d->dir_fd = openat(root_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (d->dir_fd < 0) {
+        return err_errno(err, "open the workspace");
+    }
+    d->handles = direct_fd_handles(d->dir_fd);
+    d->root.key = (struct direct_key){attr.st_dev, attr.st_ino};
+    d->root.type = S_IFDIR;
+    d->root.fd = -1;
+    d->root.base.ino = ws_ino_shown(d->number, attr.st_ino);
+    list_init(&d->root.lru);
+    return 0;
+}
+
+static int init(struct direct *d, const struct provider_root *root,
+                struct err *err)
+{
+    int rc;
+
+    d->host_base = root->base;
+    d->ids.count = root->count;
+    d->ids.user = root->user;
+    d->ids.group = root->group;
+    rc = init_root(d, root->fd, err);
+    if (rc < 0) {
+        return rc;
+    }
+    d->path = root->path ? strdup(root->path) : NULL;
+    if (root->path && !d->path) {
+        return err_set(err, ENOMEM, "out of memory");
+    }
+    rc = direct_nodes_init(d);
+    return rc < 0 ? err_set(err, -rc, "out of memory") : 0;
+}
+
+int ws_new_direct(const struct provider_root *root, uint64_t number, uid_t uid,
+                  gid_t gid, struct workspace **out, struct err *err)
+{
+    struct direct *d = calloc(1, sizeof(*d));
+    int rc;
+
+    if (!d) {
+        return err_set(err, ENOMEM, "out of memory");
+    }
+    d->number = number;
+    d->ids.uid = uid;
+    d->ids.gid = gid;
+    d->dir_fd = -1;
+    rc = init(d, root, err);
+    if (rc < 0) {
+        cleanup_fd(&d->dir_fd);
+        free(d->path);
+        free(d);
+        return rc;
+    }
+    ws_init(&d->base, &direct_ops, &d->root.base);
+    (void)direct_fd_give(&d->root, root->fd); /* Never put: it stays. */
+    *out = &d->base;
+    return 0;
+}

@@ -1,0 +1,318 @@
+/*
+ * Inside of the tree over a directory fd. Private to core/workspace_direct*.c
+ * and their tests.
+ *
+ * Every step below the root is taken by one openat2() that follows no link and
+ * leaves neither the root nor its mount, or by an *at call on the O_PATH fd of
+ * a directory and one name. Data is reached through /proc/self/fd of an O_PATH
+ * fd that is known to be a regular file; nothing else is ever opened.
+ *
+ * Locks: the tree's, then that of the fd cache, which is a leaf.
+ */
+#ifndef SESSIONFS_WORKSPACE_DIRECT_H
+#define SESSIONFS_WORKSPACE_DIRECT_H
+
+#include "core/list.h"
+#include "core/workspace_impl.h"
+
+#include <fcntl.h>
+
+/* What tells one file from another, while it exists. */
+struct direct_key {
+    dev_t dev;
+    ino_t ino;
+};
+
+struct direct_node {
+    struct ws_node base;
+    struct direct_key key;
+    mode_t type;
+
+    /* By the tree's lock. */
+    struct direct_node *next;
+    bool hashed;
+    struct direct_key parent; /* Where it was last seen, */
+    char *name;               /* under this name; NULL: the root. */
+    unsigned ups;             /* For links: see direct_node_link_depth(). */
+    uint64_t moves;           /* The tree's, when ups was set. */
+
+    /* By the lock of the fd cache. */
+    struct list lru; /* Linked while there is an fd and no user. */
+    int fd;          /* O_PATH, or -1. */
+    unsigned users;
+    struct file_handle *handle; /* Made at eviction; then it stays. */
+};
+
+struct direct {
+    struct workspace base;
+    int dir_fd;   /* The root, readable: for handles and statfs. */
+    bool handles; /* Files can be opened by handle here. */
+    uint64_t number;
+    struct ws_ids ids;
+    uid_t host_base;
+    char *path; /* Of the workspace in the sandbox, or NULL. */
+    struct direct_node root;
+
+    /* By base.lock. */
+    struct direct_node **buckets;
+    size_t n_buckets; /* A power of two. */
+    size_t n_nodes;
+    uint64_t moves; /* Directories renamed so far. */
+};
+
+struct direct_file {
+    struct ws_file base; /* First. */
+    int fd;
+};
+
+/** @param ws a direct tree @return its object */
+struct direct *direct_of(struct workspace *ws);
+/** @param node of a direct tree @return its object */
+struct direct_node *direct_node_of(struct ws_node *node);
+/** @param node a node @return its tree */
+struct direct *direct_tree(const struct direct_node *node);
+
+/* ---- Attributes: workspace_direct.c, workspace_direct_attr.c ---- */
+
+/**
+ * Turns the attributes of a backing file into those that the mount shows.
+ *
+ * @param d    the tree
+ * @param attr changed in place
+ */
+void direct_show(const struct direct *d, struct stat *attr);
+
+/**
+ * What set-id bits a write by somebody takes away, as the kernel does it.
+ *
+ * @param fd  open for writing
+ * @param ctx who writes
+ * @param err filled on failure
+ * @return 0 or a negative errno
+ */
+MUST_USE int direct_drop_setid(int fd, const struct ws_ctx *ctx,
+                               struct err *err);
+
+/**
+ * Changes a file's length.
+ *
+ * @param fd   open for writing
+ * @param size the new length
+ * @param ctx  who asks
+ * @param err  filled on failure
+ * @return 0 or a negative errno
+ */
+MUST_USE int direct_truncate(int fd, off_t size, const struct ws_ctx *ctx,
+                             struct err *err);
+
+/**
+ * Changes mode bits through an O_PATH fd.
+ *
+ * @param fd   O_PATH of anything but a link
+ * @param mode permission bits
+ * @param err  filled on failure
+ * @return 0 or a negative errno
+ */
+MUST_USE int direct_chmod(int fd, mode_t mode, struct err *err);
+
+/** The way to an open or O_PATH fd's file that follows nothing else. */
+struct direct_proc_path {
+    char text[32];
+};
+
+/** @param fd any fd @return its path in /proc */
+struct direct_proc_path direct_proc(int fd);
+
+/* ---- O_PATH fds: workspace_direct_fds.c ---- */
+
+/**
+ * Takes a node's O_PATH fd, opening it again where it was evicted. It stays
+ * open until direct_fd_put().
+ *
+ * @param node a node
+ * @param err  filled on failure
+ * @return the fd, borrowed, or -ESTALE when the file is no longer found
+ */
+MUST_USE int direct_fd_get(struct direct_node *node, struct err *err);
+
+/** @param node whose fd was got or given */
+void direct_fd_put(struct direct_node *node);
+
+/**
+ * Hands a node a fresh fd, as if got afterwards.
+ *
+ * @param node a node
+ * @param fd   O_PATH of its file; taken
+ * @return the node's fd, borrowed until direct_fd_put()
+ */
+int direct_fd_give(struct direct_node *node, int fd);
+
+/** @param node as direct_fd_get(), but never opens: -1 without an fd */
+int direct_fd_try(struct direct_node *node);
+
+/** @param node about to be freed: closes its fd and frees its handle */
+void direct_fd_drop(struct direct_node *node);
+
+/**
+ * Whether an O_PATH fd is the node's file, when key and type are the same: a
+ * number may have been used again since the node's fd was evicted.
+ *
+ * @param node a node
+ * @param fd   O_PATH
+ * @return whether it is
+ */
+bool direct_fd_same(struct direct_node *node, int fd);
+
+/** @param dir_fd a readable directory @return whether handles work there */
+bool direct_fd_handles(int dir_fd);
+
+/** @param limit how many fds all trees together keep without a user */
+void direct_fd_limit(unsigned limit);
+/** @return how many O_PATH fds all trees hold now */
+unsigned direct_fd_count(void);
+
+/* ---- Nodes: workspace_direct_nodes.c ---- */
+
+/** @param d its table is made @return 0 or -ENOMEM */
+MUST_USE int direct_nodes_init(struct direct *d);
+/** @param d its table is freed; no node is left but the root */
+void direct_nodes_done(struct direct *d);
+
+/**
+ * Opens a name without following it.
+ *
+ * @param dir_fd O_PATH of a directory
+ * @param name   one name, or "."
+ * @param flags  of open(2)
+ * @return an fd or -errno
+ */
+int direct_step(int dir_fd, const char *name, int flags);
+
+/**
+ * Finds or makes the node of a file that was just met under a name.
+ *
+ * @param dir  where it was met
+ * @param name under which
+ * @param fd   O_PATH of it; taken, also on failure
+ * @param attr of it, as on the host
+ * @param out  the node with a reference, on success
+ * @param err  filled on failure
+ * @return 0 or -ENOMEM
+ */
+MUST_USE int direct_node_meet(struct direct_node *dir, const char *name, int fd,
+                              const struct stat *attr, struct ws_node **out,
+                              struct err *err);
+
+/**
+ * Notes that a name was moved by us: its file, where known, is told.
+ *
+ * @param dir    where it is now
+ * @param dir_fd O_PATH of that
+ * @param name   under which
+ */
+void direct_node_moved(struct direct_node *dir, int dir_fd, const char *name);
+
+/**
+ * How far a link may lead up.
+ *
+ * The kernel follows it from where it last met the link, which is what parents
+ * and names here say. A link with several names may be met under any of them,
+ * so `ups` is the least depth under which it was.
+ *
+ * @param node  a link
+ * @param depth directories between the root and the link, on success
+ * @param ups   how many of them it may leave, on success
+ * @return 0, or -ESTALE when its place is not known
+ */
+MUST_USE int direct_node_link_depth(struct direct_node *node, unsigned *depth,
+                                    unsigned *ups);
+
+/**
+ * Opens a node's file by its last known place.
+ *
+ * @param node a node
+ * @return an O_PATH fd that may be another file, or a negative errno
+ */
+MUST_USE int direct_node_open_place(struct direct_node *node);
+
+/* ---- Slots ---- */
+
+void direct_node_unhash(struct ws_node *node);
+void direct_node_free(struct ws_node *node);
+
+int direct_getattr(struct ws_node *node, struct ws_file *file,
+                   const struct ws_ctx *ctx, struct stat *attr,
+                   struct err *err);
+int direct_setattr(struct ws_node *node, struct ws_file *file, unsigned mask,
+                   const struct stat *want, const struct ws_ctx *ctx,
+                   struct stat *attr, struct err *err);
+int direct_readlink(struct ws_node *node, const struct ws_ctx *ctx, char *out,
+                    size_t size, struct err *err);
+ssize_t direct_getxattr(struct ws_node *node, const char *name, void *out,
+                        size_t size, struct err *err);
+ssize_t direct_listxattr(struct ws_node *node, char *out, size_t size,
+                         struct err *err);
+int direct_setxattr(struct ws_node *node, const char *name, const void *value,
+                    size_t size, int flags, struct err *err);
+int direct_removexattr(struct ws_node *node, const char *name, struct err *err);
+
+int direct_lookup(struct ws_node *dir, const char *name,
+                  const struct ws_ctx *ctx, struct ws_node **out,
+                  struct stat *attr, struct err *err);
+int direct_mkdir(const struct ws_place *place, struct ws_node **out,
+                 struct stat *attr, struct err *err);
+int direct_mknod(const struct ws_place *place, struct ws_node **out,
+                 struct stat *attr, struct err *err);
+int direct_symlink(const struct ws_place *place, const char *target,
+                   struct ws_node **out, struct stat *attr, struct err *err);
+int direct_create(const struct ws_place *place, int flags,
+                  struct ws_node **node, struct ws_file **file,
+                  struct stat *attr, struct err *err);
+int direct_link(struct ws_node *node, const struct ws_place *place,
+                struct stat *attr, struct err *err);
+int direct_remove(struct ws_node *dir, const char *name, bool is_dir,
+                  const struct ws_ctx *ctx, struct err *err);
+int direct_rename(const struct ws_move *move, struct err *err);
+
+int direct_open(struct ws_node *node, int flags, const struct ws_ctx *ctx,
+                struct ws_file **out, struct err *err);
+ssize_t direct_read(struct ws_file *file, void *out, size_t size, off_t offset,
+                    const struct ws_ctx *ctx, struct err *err);
+ssize_t direct_write(struct ws_file *file, const void *data, size_t size,
+                     off_t offset, const struct ws_ctx *ctx, struct err *err);
+int direct_fsync(struct ws_file *file, bool data_only, const struct ws_ctx *ctx,
+                 struct err *err);
+int direct_fallocate(struct ws_file *file, int mode, off_t offset, off_t size,
+                     const struct ws_ctx *ctx, struct err *err);
+off_t direct_lseek(struct ws_file *file, off_t offset, int whence,
+                   const struct ws_ctx *ctx, struct err *err);
+ssize_t direct_copy_range(struct ws_file *in, off_t in_offset,
+                          struct ws_file *out, off_t out_offset, size_t size,
+                          const struct ws_ctx *ctx, struct err *err);
+int direct_file_fd(const struct ws_file *file);
+void direct_close(struct ws_file *file);
+
+/**
+ * Makes the object of an open file.
+ *
+ * @param node its node; a reference is taken on success
+ * @param fd   taken on success
+ * @param out  the file, on success
+ * @param err  filled on failure
+ * @return 0 or -ENOMEM
+ */
+MUST_USE int direct_file_new(struct ws_node *node, int fd, struct ws_file **out,
+                             struct err *err);
+/** @param flags of open(2) @return those that the backing file is opened with
+ */
+int direct_open_flags(int flags);
+
+int direct_opendir(struct ws_node *node, const struct ws_ctx *ctx,
+                   struct ws_dir **out, struct err *err);
+int direct_readdir(struct ws_dir *dir, off_t offset, ws_entry_fn *fn, void *arg,
+                   const struct ws_ctx *ctx, struct err *err);
+int direct_fsyncdir(struct ws_dir *dir, bool data_only,
+                    const struct ws_ctx *ctx, struct err *err);
+void direct_closedir(struct ws_dir *dir);
+
+#endif

@@ -1,0 +1,159 @@
+/*
+ * Listings of a direct tree. An open directory has its own fd, and the offset
+ * behind an entry is the one that the backing directory gives: it stays right
+ * whatever is removed or added meanwhile.
+ */
+#include "core/workspace_direct.h"
+
+#include "core/cleanup.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <string.h>
+#include <sys/syscall.h>
+
+enum {
+    LISTING_SIZE = 32 * 1024
+};
+
+struct direct_dir {
+    struct ws_dir base;
+    struct mutex lock; /* For all below. */
+    int fd;
+    off_t at;         /* The offset before the next entry of the buffer. */
+    size_t next, end; /* The part of the buffer that was not told yet. */
+    _Alignas(struct dirent64) char buffer[LISTING_SIZE];
+};
+
+static struct direct_dir *dir_of(struct ws_dir *dir)
+{
+    return container_of(dir, struct direct_dir, base);
+}
+
+int direct_opendir(struct ws_node *base, const struct ws_ctx *ctx,
+                   struct ws_dir **out, struct err *err)
+{
+    struct direct_node *node = direct_node_of(base);
+    struct direct_dir *dir;
+    int path_fd = direct_fd_get(node, err);
+    int fd;
+
+    (void)ctx;
+    if (path_fd < 0) {
+        return path_fd;
+    }
+    fd = direct_step(path_fd, ".", O_RDONLY | O_DIRECTORY);
+    direct_fd_put(node);
+    if (fd < 0) {
+        errno = -fd;
+        return err_errno(err, "opendir");
+    }
+    dir = calloc(1, sizeof(*dir));
+    if (!dir) {
+        (void)close(fd);
+        return err_set(err, ENOMEM, "out of memory");
+    }
+    mutex_init(&dir->lock);
+    dir->fd = fd;
+    dir->base.node = ws_node_ref(base);
+    *out = &dir->base;
+    return 0;
+}
+
+void direct_closedir(struct ws_dir *base)
+{
+    struct direct_dir *dir = dir_of(base);
+
+    (void)close(dir->fd);
+    mutex_done(&dir->lock);
+    free(dir);
+}
+
+int direct_fsyncdir(struct ws_dir *dir, bool data_only,
+                    const struct ws_ctx *ctx, struct err *err)
+{
+    int fd = dir_of(dir)->fd;
+
+    (void)ctx;
+    return (data_only ? fdatasync(fd) : fsync(fd)) < 0
+               ? err_errno(err, "fsync of the directory")
+               : 0;
+}
+
+static int seek_to(struct direct_dir *dir, off_t offset, struct err *err)
+{
+    if (offset && offset == dir->at) {
+        return 0;
+    }
+    dir->next = dir->end = 0;
+    if (lseek(dir->fd, offset, SEEK_SET) < 0) {
+        return err_errno(err, "seek in the directory");
+    }
+    dir->at = offset;
+    return 0;
+}
+
+/* Fetches more entries; 0 at the end. */
+static int fill(struct direct_dir *dir, struct err *err)
+{
+    long n = syscall(SYS_getdents64, dir->fd, dir->buffer, LISTING_SIZE);
+
+    if (n < 0) {
+        return err_errno(err, "getdents64");
+    }
+    dir->next = 0;
+    dir->end = (size_t)n;
+    return n > 0;
+}
+
+static bool tell(struct direct_dir *dir, const struct dirent64 *entry,
+                 ws_entry_fn *fn, void *arg)
+{
+    const struct direct_node *node = direct_node_of(dir->base.node);
+    const struct direct *d = direct_tree(node);
+    struct stat attr = {.st_mode = (mode_t)DTTOIF(entry->d_type)};
+
+    attr.st_ino = ws_ino_shown(d->number, entry->d_ino);
+    if (node == &d->root && strcmp(entry->d_name, "..") == 0) {
+        attr.st_ino = node->base.ino; /* Nothing of what lies outside. */
+    }
+    return fn(arg, entry->d_name, &attr, entry->d_off);
+}
+
+static int list(struct direct_dir *dir, ws_entry_fn *fn, void *arg,
+                struct err *err)
+{
+    for (;;) {
+        const struct dirent64 *entry;
+
+        if (dir->next >= dir->end) {
+            int rc = fill(dir, err);
+
+            if (rc <= 0) {
+                return rc;
+            }
+        }
+        entry = (const void *)(dir->buffer + dir->next);
+        if (!tell(dir, entry, fn, arg)) {
+            return 0;
+        }
+        dir->at = entry->d_off;
+        dir->next += entry->d_reclen;
+    }
+}
+
+int direct_readdir(struct ws_dir *base, off_t offset, ws_entry_fn *fn,
+                   void *arg, const struct ws_ctx *ctx, struct err *err)
+{
+    struct direct_dir *dir = dir_of(base);
+    int rc;
+
+    (void)ctx;
+    mutex_lock(&dir->lock);
+    rc = seek_to(dir, offset, err);
+    if (rc == 0) {
+        rc = list(dir, fn, arg, err);
+    }
+    mutex_unlock(&dir->lock);
+    return rc;
+}

@@ -1,0 +1,396 @@
+/* The table of a direct tree's nodes, and where each was last seen. */
+#include "core/workspace_direct.h"
+
+#include "core/cleanup.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/openat2.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+
+enum {
+    BUCKETS_FIRST = 64,
+    DEPTH_MOST = 65536
+};
+
+int direct_step(int dir_fd, const char *name, int flags)
+{
+    struct open_how how = {
+        .flags = (uint64_t)(unsigned)(flags | O_NOFOLLOW | O_CLOEXEC),
+        .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS |
+                   RESOLVE_NO_MAGICLINKS | RESOLVE_NO_XDEV,
+    };
+    long fd;
+
+    do {
+        fd = syscall(SYS_openat2, dir_fd, name, &how, sizeof(how));
+    } while (fd < 0 && (errno == EAGAIN || errno == EINTR));
+    return fd < 0 ? -errno : (int)fd;
+}
+
+static struct direct_node **bucket(const struct direct *d,
+                                   const struct direct_key *key)
+{
+    uint64_t hash =
+        ((uint64_t)key->ino ^ (uint64_t)key->dev << 32) * 0x9e3779b97f4a7c15;
+
+    return &d->buckets[(hash >> 32) & (d->n_buckets - 1)];
+}
+
+static bool key_equal(const struct direct_key *a, const struct direct_key *b)
+{
+    return a->ino == b->ino && a->dev == b->dev;
+}
+
+static struct direct_node *find(const struct direct *d,
+                                const struct direct_key *key)
+{
+    struct direct_node *node = *bucket(d, key);
+
+    while (node && !key_equal(&node->key, key)) {
+        node = node->next;
+    }
+    return node;
+}
+
+static void hash_node(struct direct *d, struct direct_node *node)
+{
+    struct direct_node **at = bucket(d, &node->key);
+
+    node->next = *at;
+    *at = node;
+    node->hashed = true;
+    d->n_nodes++;
+}
+
+static void unhash(struct direct *d, struct direct_node *node)
+{
+    struct direct_node **at = bucket(d, &node->key);
+
+    if (!node->hashed) {
+        return;
+    }
+    while (*at != node) {
+        at = &(*at)->next;
+    }
+    *at = node->next;
+    node->hashed = false;
+    d->n_nodes--;
+}
+
+/* Doubles the table; without memory it goes on with longer chains. */
+static void grow(struct direct *d)
+{
+    struct direct_node **old = d->buckets;
+    size_t n = d->n_buckets;
+    struct direct_node **wide = calloc(n * 2, sizeof(*wide));
+
+    if (!wide) {
+        return;
+    }
+    d->buckets = wide;
+    d->n_buckets = n * 2;
+    d->n_nodes = 0;
+    for (size_t i = 0; i < n; i++) {
+        while (old[i]) {
+            struct direct_node *node = old[i];
+
+            old[i] = node->next;
+            hash_node(d, node);
+        }
+    }
+    free(old);
+}
+
+int direct_nodes_init(struct direct *d)
+{
+    d->n_buckets = BUCKETS_FIRST;
+    d->buckets = calloc(BUCKETS_FIRST, sizeof(struct direct_node *));
+    if (!d->buckets) {
+        return -ENOMEM;
+    }
+    hash_node(d, &d->root);
+    return 0;
+}
+
+void direct_nodes_done(struct direct *d)
+{
+    free(d->buckets);
+}
+
+void direct_node_unhash(struct ws_node *node)
+{
+    unhash(direct_of(node->tree), direct_node_of(node));
+}
+
+void direct_node_free(struct ws_node *base)
+{
+    struct direct_node *node = direct_node_of(base);
+
+    direct_fd_drop(node);
+    free(node->name);
+    free(node);
+}
+
+/* The number of directories between the root and a node below `key`, or -1. */
+static int depth_below(const struct direct *d, const struct direct_key *key)
+{
+    const struct direct_node *node = find(d, key);
+    int depth = 0;
+
+    while (node && node != &d->root && depth < DEPTH_MOST) {
+        depth++;
+        node = find(d, &node->parent);
+    }
+    return node == &d->root ? depth : -1;
+}
+
+/* Notes the depth at which a link was met; see direct_node_link_depth(). */
+static void meet_link(struct direct *d, struct direct_node *node,
+                      const struct stat *attr)
+{
+    int depth = depth_below(d, &node->parent);
+    unsigned ups = depth < 0 || attr->st_nlink > 1 ? 0 : (unsigned)depth;
+
+    if (node->moves != d->moves || ups < node->ups) {
+        node->ups = ups;
+        node->moves = d->moves;
+    }
+}
+
+/* Notes where a node is. The old name stays where there is no memory. */
+static void place_locked(struct direct *d, struct direct_node *node,
+                         const struct direct_node *dir, const char *name,
+                         const struct stat *attr)
+{
+    if (node == &d->root) {
+        return;
+    }
+    if (!node->name || strcmp(node->name, name) != 0) {
+        char *copy = strdup(name);
+
+        if (copy) {
+            free(node->name);
+            node->name = copy;
+        }
+    }
+    node->parent = dir->key;
+    if (S_ISLNK(node->type)) {
+        meet_link(d, node, attr);
+    }
+}
+
+static struct direct_node *new_node(struct direct *d, const struct stat *attr)
+{
+    struct direct_node *node = calloc(1, sizeof(*node));
+    uint64_t ino = attr->st_ino;
+
+    if (!node) {
+        return NULL;
+    }
+    if (attr->st_dev != d->root.key.dev) {
+        ino |= (uint64_t)attr->st_dev << 40; /* Apart from the root's own. */
+    }
+    ws_node_init(&node->base, &d->base, ws_ino_shown(d->number, ino));
+    node->key = (struct direct_key){attr->st_dev, attr->st_ino};
+    node->type = attr->st_mode & S_IFMT;
+    node->ups = UINT_MAX;
+    node->moves = d->moves;
+    node->fd = -1;
+    list_init(&node->lru);
+    if (d->n_nodes >= d->n_buckets) {
+        grow(d);
+    }
+    hash_node(d, node);
+    return node;
+}
+
+/* Takes the node of a key out where it stands for another file by now. */
+static void expel_other(struct direct *d, const struct stat *attr, int fd)
+{
+    const struct direct_key key = {attr->st_dev, attr->st_ino};
+    struct direct_node *node;
+    bool same;
+
+    mutex_lock(&d->base.lock);
+    node = find(d, &key);
+    if (node) {
+        (void)ws_node_ref_locked(&node->base);
+    }
+    mutex_unlock(&d->base.lock);
+    if (!node) {
+        return;
+    }
+    same = node->type == (attr->st_mode & S_IFMT) && direct_fd_same(node, fd);
+    if (!same) {
+        mutex_lock(&d->base.lock);
+        unhash(d, node);
+        mutex_unlock(&d->base.lock);
+    }
+    ws_node_unref(&node->base);
+}
+
+int direct_node_meet(struct direct_node *dir, const char *name, int fd,
+                     const struct stat *attr, struct ws_node **out,
+                     struct err *err)
+{
+    struct direct *d = direct_tree(dir);
+    const struct direct_key key = {attr->st_dev, attr->st_ino};
+    struct direct_node *node;
+
+    expel_other(d, attr, fd);
+    mutex_lock(&d->base.lock);
+    node = find(d, &key);
+    if (node) {
+        (void)ws_node_ref_locked(&node->base);
+    } else {
+        node = new_node(d, attr);
+    }
+    if (node) {
+        place_locked(d, node, dir, name, attr);
+    }
+    mutex_unlock(&d->base.lock);
+    if (!node) {
+        (void)close(fd);
+        return err_set(err, ENOMEM, "out of memory");
+    }
+    (void)direct_fd_give(node, fd);
+    direct_fd_put(node);
+    *out = &node->base;
+    return 0;
+}
+
+void direct_node_moved(struct direct_node *dir, int dir_fd, const char *name)
+{
+    struct direct *d = direct_tree(dir);
+    struct stat attr;
+    struct direct_node *node;
+
+    if (fstatat(dir_fd, name, &attr, AT_SYMLINK_NOFOLLOW) < 0) {
+        return;
+    }
+    mutex_lock(&d->base.lock);
+    d->moves += S_ISDIR(attr.st_mode) || S_ISLNK(attr.st_mode);
+    node = find(d, &(struct direct_key){attr.st_dev, attr.st_ino});
+    if (node) {
+        place_locked(d, node, dir, name, &attr);
+    }
+    mutex_unlock(&d->base.lock);
+}
+
+int direct_node_link_depth(struct direct_node *node, unsigned *depth,
+                           unsigned *ups)
+{
+    struct direct *d = direct_tree(node);
+    int found;
+
+    mutex_lock(&d->base.lock);
+    found = depth_below(d, &node->parent);
+    if (found >= 0) {
+        *depth = (unsigned)found;
+        *ups =
+            node->moves == d->moves && node->ups < *depth ? node->ups : *depth;
+    }
+    mutex_unlock(&d->base.lock);
+    return found < 0 ? -ESTALE : 0;
+}
+
+/* The names on the way to a node from the nearest one that has an fd. */
+struct way {
+    struct direct_node *from; /* Referenced, its fd got. */
+    int from_fd;
+    char **names; /* The last one first. */
+    size_t n;
+};
+
+static void free_way(struct way *way)
+{
+    for (size_t i = 0; i < way->n; i++) {
+        free(way->names[i]);
+    }
+    free(way->names);
+    if (way->from) {
+        direct_fd_put(way->from);
+        ws_node_unref(&way->from->base);
+    }
+}
+
+static int way_add(struct way *way, const char *name)
+{
+    char *copy = name && way->n < DEPTH_MOST ? strdup(name) : NULL;
+
+    if (copy && (way->n & (way->n + 1)) == 0) {
+        size_t room = (way->n + 1) * 2; /* Grows at each 2^k - 1 names. */
+        char **wide = realloc(way->names, room * sizeof(*wide));
+
+        if (!wide) {
+            free(copy);
+            return -ENOMEM;
+        }
+        way->names = wide;
+    }
+    if (!copy) {
+        return name ? -ENOMEM : -ESTALE;
+    }
+    way->names[way->n] = copy;
+    way->n++;
+    return 0;
+}
+
+static int find_way_locked(const struct direct *d, struct direct_node *node,
+                           struct way *way)
+{
+    int rc = 0;
+
+    way->from_fd = -1;
+    while (rc == 0 && way->from_fd < 0) {
+        rc = way_add(way, node->name);
+        node = find(d, &node->parent);
+        if (rc == 0 && !node) {
+            rc = -ESTALE;
+        }
+        if (rc == 0) {
+            way->from_fd = direct_fd_try(node);
+        }
+    }
+    if (rc == 0) {
+        way->from = direct_node_of(ws_node_ref_locked(&node->base));
+    }
+    return rc;
+}
+
+static int follow_way(const struct way *way)
+{
+    AUTO_FD int fd = -1;
+    int at = way->from_fd;
+
+    for (size_t i = way->n; i > 0; i--) {
+        int next = direct_step(at, way->names[i - 1], O_PATH);
+
+        if (next < 0) {
+            return next;
+        }
+        cleanup_fd(&fd);
+        fd = next;
+        at = fd;
+    }
+    return TAKE_FD(fd);
+}
+
+int direct_node_open_place(struct direct_node *node)
+{
+    struct direct *d = direct_tree(node);
+    struct way way = {.from = NULL};
+    int rc;
+
+    mutex_lock(&d->base.lock);
+    rc = find_way_locked(d, node, &way);
+    mutex_unlock(&d->base.lock);
+    if (rc == 0) {
+        rc = follow_way(&way);
+    }
+    free_way(&way);
+    return rc;
+}

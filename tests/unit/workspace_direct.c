@@ -1,0 +1,320 @@
+/* The tree over a directory: the shared cases, owners, and hostile trees. */
+#include "core/workspace_direct.h"
+
+#include "tests/unit/workspace_fixture.h"
+
+#include <errno.h>
+#include <ftw.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+static int setup(void **state)
+{
+    struct fixture *fx = calloc(1, sizeof(*fx));
+    struct provider_root root = {.base = FIXTURE_BASE,
+                                 .count = FIXTURE_IDS,
+                                 .user = FIXTURE_USER,
+                                 .group = FIXTURE_USER,
+                                 .path = "/workspace"};
+
+    (void)snprintf(fx->dir, sizeof(fx->dir), "/tmp/sessionfs-ws-XXXXXX");
+    assert_non_null(mkdtemp(fx->dir));
+    root.fd = open(fx->dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    assert_int_equal(fchownat(root.fd, "", FIXTURE_BASE + FIXTURE_USER,
+                              FIXTURE_BASE + FIXTURE_USER, AT_EMPTY_PATH),
+                     0);
+    assert_int_equal(
+        ws_new_direct(&root, 7, FIXTURE_UID, FIXTURE_GID, &fx->ws, &fx->err),
+        0);
+    fx->direct = true;
+    fixture_begin(fx);
+    *state = fx;
+    return 0;
+}
+
+static int remove_entry(const char *path, const struct stat *attr, int type,
+                        struct FTW *ftw)
+{
+    (void)attr;
+    (void)type;
+    (void)ftw;
+    return remove(path);
+}
+
+static int teardown(void **state)
+{
+    struct fixture *fx = *state;
+    int rc;
+
+    fixture_end(fx);
+    rc = nftw(fx->dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
+    free(fx);
+    direct_fd_limit(0);
+    return rc == 0 && direct_fd_count() == 0 ? 0 : -1;
+}
+
+static int setup_without_handles(void **state)
+{
+    int rc = setup(state);
+    struct fixture *fx = *state;
+
+    direct_of(fx->ws)->handles = false;
+    return rc;
+}
+
+/* The host's own view of a file. */
+static struct stat host_stat(struct fixture *fx, const char *path)
+{
+    char full[PATH_MAX];
+    struct stat attr;
+
+    (void)snprintf(full, sizeof(full), "%s/%s", fx->dir, path);
+    assert_int_equal(lstat(full, &attr), 0);
+    return attr;
+}
+
+static void files_belong_to_who_makes_them(void **state)
+{
+    struct fixture *fx = *state;
+    static const struct {
+        uid_t uid;
+        gid_t gid;
+        int rc;
+        uid_t host_uid;
+        gid_t host_gid;
+    } rows[] = {
+        {FIXTURE_UID, FIXTURE_GID, 0, FIXTURE_BASE + FIXTURE_USER,
+         FIXTURE_BASE + FIXTURE_USER},
+        {0, 0, 0, FIXTURE_BASE, FIXTURE_BASE},
+        {42, 43, 0, FIXTURE_BASE + 42, FIXTURE_BASE + 43},
+        {FIXTURE_IDS, 0, -EPERM, 0, 0},
+        {0, FIXTURE_IDS, -EPERM, 0, 0},
+    };
+
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+        struct ws_node *node;
+        struct stat attr;
+
+        fx->ctx.uid = rows[i].uid;
+        fx->ctx.gid = rows[i].gid;
+        assert_int_equal(
+            ws_mkdir(fx->root, "d", 0750, &fx->ctx, &node, &attr, &fx->err),
+            rows[i].rc);
+        if (rows[i].rc < 0) {
+            assert_int_equal(fixture_find(fx, "d"), -ENOENT);
+            continue;
+        }
+        ws_node_unref(node);
+        assert_int_equal(attr.st_uid, rows[i].uid);
+        assert_int_equal(attr.st_gid, rows[i].gid);
+        assert_int_equal(attr.st_mode, S_IFDIR | 0750);
+        assert_int_equal(fixture_symlink(fx, "x", "l"), 0);
+        fixture_write(fx, "f", "x");
+        for (const char *const *name = (const char *[]){"d", "l", "f", NULL};
+             *name; name++) {
+            assert_int_equal(host_stat(fx, *name).st_uid, rows[i].host_uid);
+            assert_int_equal(host_stat(fx, *name).st_gid, rows[i].host_gid);
+        }
+        assert_int_equal(fixture_unlink(fx, "f"), 0);
+        assert_int_equal(fixture_unlink(fx, "l"), 0);
+        assert_int_equal(ws_rmdir(fx->root, "d", &fx->ctx, &fx->err), 0);
+    }
+}
+
+static void a_setgid_directory_hands_its_group_on(void **state)
+{
+    struct fixture *fx = *state;
+    struct stat want = {.st_mode = 02775, .st_gid = 77};
+    struct ws_node *dir, *node;
+    struct stat attr;
+
+    fixture_mkdir(fx, "d");
+    dir = fixture_at(fx, "d");
+    assert_int_equal(ws_setattr(dir, NULL,
+                                PROVIDER_ATTR_GID | PROVIDER_ATTR_MODE, &want,
+                                &fx->ctx, &attr, &fx->err),
+                     0);
+    fixture_write(fx, "d/f", "x");
+    fixture_mkdir(fx, "d/sub");
+    assert_int_equal(fixture_stat(fx, "d/f").st_gid, 77);
+    assert_int_equal(fixture_stat(fx, "d/f").st_uid, FIXTURE_UID);
+    assert_int_equal(fixture_stat(fx, "d/sub").st_gid, 77);
+    assert_int_equal(fixture_stat(fx, "d/sub").st_mode, S_IFDIR | 02755);
+    assert_int_equal(
+        ws_mknod(dir, "s", S_IFREG | 06755, &fx->ctx, &node, &attr, &fx->err),
+        0);
+    ws_node_unref(node);
+    assert_int_equal(attr.st_mode, S_IFREG | 04755); /* A stranger's group. */
+    ws_node_unref(dir);
+}
+
+static void owners_change_within_the_map(void **state)
+{
+    struct fixture *fx = *state;
+    struct stat want = {.st_uid = 12, .st_gid = 13};
+    const unsigned both = PROVIDER_ATTR_UID | PROVIDER_ATTR_GID;
+    struct ws_file *file;
+    struct ws_node *node;
+    struct stat attr;
+
+    fixture_write(fx, "f", "x");
+    node = fixture_at(fx, "f");
+    assert_int_equal(
+        ws_setattr(node, NULL, both, &want, &fx->ctx, &attr, &fx->err), 0);
+    assert_int_equal(host_stat(fx, "f").st_uid, FIXTURE_BASE + 12);
+    assert_int_equal(attr.st_uid, 12);
+    want = (struct stat){.st_uid = FIXTURE_UID, .st_gid = FIXTURE_GID};
+    assert_int_equal(
+        ws_setattr(node, NULL, both, &want, &fx->ctx, &attr, &fx->err), 0);
+    assert_int_equal(host_stat(fx, "f").st_gid, FIXTURE_BASE + FIXTURE_USER);
+    want.st_uid = FIXTURE_IDS;
+    assert_int_equal(
+        ws_setattr(node, NULL, both, &want, &fx->ctx, &attr, &fx->err), -EPERM);
+    /* Ids of the host outside the map are nobody's; keeping them is fine. */
+    file = fixture_open(fx, "f", O_RDONLY);
+    assert_int_equal(fchown(ws_file_fd(file), 5, 6), 0);
+    ws_close(file);
+    attr = fixture_stat(fx, "f");
+    assert_int_equal(attr.st_uid, WS_ID_NOBODY);
+    assert_int_equal(attr.st_gid, WS_ID_NOBODY);
+    ws_node_unref(node);
+}
+
+static void writing_takes_set_id_bits_away(void **state)
+{
+    struct fixture *fx = *state;
+    struct ws_file *file;
+    struct ws_node *node;
+    struct stat want = {.st_mode = 06755, .st_size = 1};
+    struct stat attr;
+
+    fixture_write(fx, "f", "xxxx");
+    node = fixture_at(fx, "f");
+    for (int i = 0; i < 4; i++) {
+        fx->ctx.uid = i == 3 ? 0 : FIXTURE_UID;
+        assert_int_equal(ws_setattr(node, NULL, PROVIDER_ATTR_MODE, &want,
+                                    &fx->ctx, &attr, &fx->err),
+                         0);
+        assert_int_equal(attr.st_mode, S_IFREG | 06755);
+        if (i == 0 || i == 3) {
+            file = fixture_open(fx, "f", O_WRONLY);
+            assert_int_equal(ws_write(file, "y", 1, 0, &fx->ctx, &fx->err), 1);
+        } else if (i == 1) {
+            file = fixture_open(fx, "f", O_WRONLY | O_TRUNC);
+        } else {
+            file = fixture_open(fx, "f", O_RDONLY);
+            assert_int_equal(ws_setattr(node, NULL, PROVIDER_ATTR_SIZE, &want,
+                                        &fx->ctx, &attr, &fx->err),
+                             0);
+        }
+        ws_close(file);
+        assert_int_equal(fixture_stat(fx, "f").st_mode & 07777,
+                         i == 3 ? 06755 : 0755);
+    }
+    ws_node_unref(node);
+}
+
+static void user_xattrs_work_and_others_do_not(void **state)
+{
+    struct fixture *fx = *state;
+    struct ws_node *node;
+    char buf[64];
+
+    fixture_write(fx, "f", "x");
+    node = fixture_at(fx, "f");
+    assert_int_equal(
+        ws_setxattr(node, "user.a", "value", 5, 0, &fx->ctx, &fx->err), 0);
+    assert_int_equal(
+        ws_setxattr(node, "user.a", "v", 1, XATTR_CREATE, &fx->ctx, &fx->err),
+        -EEXIST);
+    assert_int_equal(
+        ws_setxattr(node, "trusted.a", "v", 1, 0, &fx->ctx, &fx->err), -EPERM);
+    assert_int_equal(
+        ws_getxattr(node, "security.capability", buf, 64, &fx->ctx, &fx->err),
+        -ENODATA);
+    assert_int_equal(ws_getxattr(node, "user.a", buf, 64, &fx->ctx, &fx->err),
+                     5);
+    assert_memory_equal(buf, "value", 5);
+    assert_int_equal(ws_getxattr(node, "user.a", NULL, 0, &fx->ctx, &fx->err),
+                     5);
+    assert_int_equal(ws_getxattr(node, "user.a", buf, 2, &fx->ctx, &fx->err),
+                     -ERANGE);
+    assert_int_equal(ws_listxattr(node, buf, 64, &fx->ctx, &fx->err), 7);
+    assert_string_equal(buf, "user.a");
+    assert_int_equal(ws_removexattr(node, "user.a", &fx->ctx, &fx->err), 0);
+    assert_int_equal(ws_listxattr(node, NULL, 0, &fx->ctx, &fx->err), 0);
+    ws_node_unref(node);
+    assert_int_equal(fixture_symlink(fx, "f", "l"), 0);
+    node = fixture_at(fx, "l");
+    assert_int_equal(ws_setxattr(node, "user.a", "v", 1, 0, &fx->ctx, &fx->err),
+                     -EPERM);
+    ws_node_unref(node);
+}
+
+static void a_range_is_copied_and_space_is_reserved(void **state)
+{
+    struct fixture *fx = *state;
+    struct ws_file *in, *out;
+
+    fixture_write(fx, "a", "0123456789");
+    fixture_write(fx, "b", "");
+    in = fixture_open(fx, "a", O_RDONLY);
+    out = fixture_open(fx, "b", O_RDWR);
+    assert_int_equal(ws_copy_range(in, 2, out, 0, 4, &fx->ctx, &fx->err), 4);
+    fixture_expect(fx, "b", "2345");
+    assert_int_equal(ws_fallocate(out, 0, 0, 8192, &fx->ctx, &fx->err), 0);
+    assert_int_equal(fixture_stat(fx, "b").st_size, 8192);
+    ws_close(in);
+    ws_close(out);
+}
+
+static void an_unlinked_open_file_stays(void **state)
+{
+    struct fixture *fx = *state;
+    struct ws_file *file;
+    struct ws_node *node;
+    struct stat attr;
+    char buf[8];
+
+    fixture_write(fx, "f", "text");
+    node = fixture_at(fx, "f");
+    file = fixture_open(fx, "f", O_RDWR);
+    assert_int_equal(fixture_unlink(fx, "f"), 0);
+    assert_int_equal(ws_read(file, buf, 8, 0, &fx->ctx, &fx->err), 4);
+    assert_int_equal(ws_write(file, "T", 1, 0, &fx->ctx, &fx->err), 1);
+    assert_int_equal(ws_getattr(node, NULL, &fx->ctx, &attr, &fx->err), 0);
+    assert_int_equal(attr.st_nlink, 0);
+    ws_close(file);
+    ws_node_unref(node);
+}
+
+#define BOTH(name)                                                             \
+    cmocka_unit_test_setup_teardown(name, setup, teardown),                    \
+        cmocka_unit_test_setup_teardown(name, setup_without_handles, teardown)
+#define ONE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        ONE(files_belong_to_who_makes_them),
+        ONE(a_setgid_directory_hands_its_group_on),
+        ONE(owners_change_within_the_map),
+        ONE(writing_takes_set_id_bits_away),
+        ONE(user_xattrs_work_and_others_do_not),
+        ONE(a_range_is_copied_and_space_is_reserved),
+        BOTH(an_unlinked_open_file_stays),
+    };
+    int failed;
+
+    (void)umask(0);
+    if (geteuid() != 0) {
+        return 77; /* Owners are changed. */
+    }
+    failed = fixture_run_cases(setup, teardown);
+    failed += fixture_run_cases(setup_without_handles, teardown);
+    return failed + cmocka_run_group_tests(tests, NULL, NULL);
+}
