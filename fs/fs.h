@@ -13,6 +13,7 @@
 #define FUSE_USE_VERSION 312
 
 #include "core/registry.h"
+#include "fs/node.h"
 
 #include <fuse3/fuse_lowlevel.h>
 
@@ -23,7 +24,7 @@ struct parks;
 struct pollers;
 
 struct fs {
-    struct registry *registry;
+    struct node_mount mount; /* The registry in it is closed last. */
     struct loop *loop;
     struct fuse_session *fuse;
     struct inode_table *inodes;

@@ -19,9 +19,15 @@ struct node_row;
 struct session;
 
 enum {
-    NODE_NAME_MAX = 255,
     NODE_TEXT_MAX = 16 * 1024 * 1024, /* The most bytes of a shown file. */
-    NODE_STORE_MAX = 4096,            /* And of one write to `status` … */
+    NODE_STORE_MAX = 4096,            /* The most bytes of a stored one. */
+    NODE_NAME_MAX = 255,
+};
+
+/* The mount that a tree belongs to. */
+struct node_mount {
+    struct registry *registry;
+    int64_t started_us; /* clock_wall_us() */
 };
 
 /* Which file: a value; whoever keeps one keeps references of its own. */
@@ -33,9 +39,9 @@ struct node {
 
 /* What a row's functions work on; borrowed for the call. */
 struct node_ctx {
-    struct registry *registry;
+    const struct node_mount *mount;
     struct session *session;
-    struct exec *exec; /* Set for files below execs/N. */
+    struct exec *exec; /* Set for execs/N and below. */
     struct caller caller;
 };
 
@@ -62,15 +68,15 @@ typedef void node_store_fn(const struct node_ctx *ctx, const char *text,
                            done_fn *done, void *arg);
 
 /**
- * Called for each child of a directory.
+ * Called for each entry of a directory.
  *
  * @param arg  the caller's
  * @param name borrowed
- * @param node the child; its session is NULL where only the name is known
+ * @param attr only st_ino and the type in st_mode
  * @param next the offset behind this entry
  * @return false when it did not fit
  */
-typedef bool node_entry_fn(void *arg, const char *name, const struct node *node,
+typedef bool node_entry_fn(void *arg, const char *name, const struct stat *attr,
                            uint64_t next);
 
 /* Children that come and go. All but find and list may be NULL: EPERM. */
@@ -93,17 +99,21 @@ struct node_children {
 
 enum node_flags {
     NODE_UNLISTED = 1 << 0,  /* Found by name only. */
-    NODE_WORKSPACE = 1 << 1, /* The top of another part of the tree. */
+    NODE_OPTIONAL = 1 << 1,  /* There only while show succeeds. */
+    NODE_NEWS = 1 << 2,      /* poll tells that the text has changed. */
+    NODE_WORKSPACE = 1 << 3, /* The top of another part of the tree. */
 };
 
 struct node_row {
     const char *name;
-    mode_t mode;                /* Type and permissions. */
+    unsigned char id;           /* In the inode number; no other row has it. */
     unsigned flags;             /* enum node_flags */
+    mode_t mode;                /* Type and permissions. */
     node_show_fn *show;         /* A file's text, or a link's target. */
-    node_store_fn *store;       /* NULL: writing is EPERM. */
+    node_store_fn *store;       /* NULL, and no ops->write: read-only. */
     const struct file_ops *ops; /* Where show and store do not do. */
     /* Directories. */
+    const struct node_row *up;
     const struct node_row *rows; /* Ends with a row without a name. */
     const struct node_children *children;
 };
@@ -119,14 +129,14 @@ void node_drop(struct node *node);
 /**
  * Fills a context for a call.
  *
- * @param registry the mount's
- * @param caller   who asks
- * @param node     about which file
- * @param out      filled on success; node_ctx_done() ends it
- * @param err      filled on failure
+ * @param mount  the mount
+ * @param caller who asks
+ * @param node   about which file
+ * @param out    filled on success; node_ctx_done() ends it
+ * @param err    filled on failure
  * @return 0, or -ENOENT when its session or command is gone
  */
-MUST_USE int node_ctx_init(struct registry *registry,
+MUST_USE int node_ctx_init(const struct node_mount *mount,
                            const struct caller *caller, const struct node *node,
                            struct node_ctx *out, struct err *err);
 /** @param ctx as filled by node_ctx_init() */
@@ -134,9 +144,6 @@ void node_ctx_done(struct node_ctx *ctx);
 
 /** @param node a node @return the inode number that stat shows */
 uint64_t node_ino(const struct node *node);
-
-/** @param mode a row's @return the d_type of readdir's entries, as a mode */
-mode_t node_type(mode_t mode);
 
 /**
  * Finds a child.
@@ -152,7 +159,7 @@ MUST_USE int node_find(const struct node_ctx *ctx, const struct node *dir,
                        const char *name, struct node *out, struct err *err);
 
 /**
- * Lists a directory, without "." and "..".
+ * Lists a directory, "." and ".." first.
  *
  * @param ctx    of the directory
  * @param dir    the directory

@@ -65,7 +65,7 @@ void reply_note(struct fs *fs, const struct reply_about *about,
         session_fail(about->session, about->op, about->exec_n, about->name,
                      caller, err);
     } else {
-        registry_fail(fs->registry, about->op, about->name, caller, err);
+        registry_fail(fs->mount.registry, about->op, about->name, caller, err);
     }
 }
 

@@ -1,0 +1,497 @@
+/*
+ * Open control files: what waits is parked. See control.h.
+ *
+ * A read or flush that waits for a command goes on in the loop's thread alone:
+ * there its watch is set, there it is woken and dropped. So no two threads
+ * meet over one.
+ */
+#include "fs/control.h"
+
+#include "core/cleanup.h"
+#include "core/exec.h"
+#include "core/session.h"
+#include "fs/file.h"
+#include "fs/park.h"
+#include "fs/poll.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdlib.h>
+
+enum {
+    EXITING_MS = 1000
+};
+
+static struct file *file_of(const struct fuse_file_info *fi)
+{
+    return (struct file *)(uintptr_t)fi->fh;
+}
+
+static struct file_call call_of(fuse_req_t req, const struct fuse_file_info *fi)
+{
+    struct file_call call = {fs_caller(req), fi->lock_owner};
+
+    return call;
+}
+
+static struct reply_about about(const char *op, const struct inode *inode,
+                                bool always)
+{
+    struct reply_about out = {
+        .op = op,
+        .session = inode_key(inode)->session,
+        .name = inode_key(inode)->row->name,
+        .exec_n = inode_key(inode)->exec_n,
+        .always = always,
+    };
+
+    return out;
+}
+
+/* ---- open ---- */
+
+struct opening {
+    struct park *park;
+    struct file *file;
+    struct fuse_file_info fi;
+};
+
+static const struct park_kind opening_kind = {.free = free};
+
+static void reply_open(fuse_req_t req, struct file *file,
+                       struct fuse_file_info *fi)
+{
+    const struct file_ops *ops = file->node.row->ops;
+
+    fi->fh = (uint64_t)(uintptr_t)file;
+    fi->direct_io = 1;
+    fi->noflush = !(ops && ops->flush);
+    if (fuse_reply_open(req, fi) < 0) {
+        file_close(file);
+    }
+}
+
+static void opened(void *arg, int rc, const struct err *err)
+{
+    struct opening *opening = arg;
+    fuse_req_t req = park_take(opening->park);
+
+    if (req && rc == 0) {
+        reply_open(req, opening->file, &opening->fi);
+    } else {
+        if (req) {
+            reply_err(req, park_about(opening->park), rc, err);
+        }
+        file_close(opening->file);
+    }
+    park_unref(opening->park);
+}
+
+/* Parks the request while the file's own open makes ready what it needs. */
+static void open_later(fuse_req_t req, const struct reply_about *what,
+                       struct file *file, const struct fuse_file_info *fi)
+{
+    struct opening *opening = calloc(1, sizeof(*opening));
+    struct caller caller = fs_caller(req);
+    struct err err = ERR_INIT;
+    struct park *park;
+
+    if (!opening) {
+        file_close(file);
+        reply_err(req, what, err_set(&err, ENOMEM, "out of memory"), &err);
+        return;
+    }
+    opening->file = file;
+    opening->fi = *fi;
+    park = park_new(req, what, &opening_kind, opening);
+    if (!park) {
+        file_close(file);
+        return;
+    }
+    opening->park = park;
+    file->node.row->ops->open(file, &caller, opened, opening);
+    park_wait(park);
+}
+
+void control_open(fuse_req_t req, struct inode *inode,
+                  struct fuse_file_info *fi)
+{
+    struct reply_about what = about("open", inode, false);
+    struct node node = control_node(inode);
+    struct err err = ERR_INIT;
+    struct file *file;
+    int rc = file_open(&fs_of(req)->mount, &node, fi->flags, &file, &err);
+
+    if (rc < 0) {
+        reply_err(req, &what, rc, &err);
+    } else if (node.row->ops && node.row->ops->open) {
+        open_later(req, &what, file, fi);
+    } else {
+        reply_open(req, file, fi);
+    }
+}
+
+void control_release(fuse_req_t req, struct inode *inode,
+                     struct fuse_file_info *fi)
+{
+    (void)inode;
+    pollers_forget(fs_of(req)->pollers, file_of(fi));
+    file_close(file_of(fi));
+    reply_ok(req);
+}
+
+/* ---- Waiting for a command, in the loop's thread ---- */
+
+struct waiting {
+    struct exec_watch watch;
+    struct loop *loop;
+    struct park *park;
+    struct exec *exec; /* A flush's: a reference. */
+    struct exec *on;   /* The watched one: a reference; NULL: none. */
+    bool over;         /* Answered by another. */
+    loop_fn *step;
+    /* A read's; the file may be closed once it is over. */
+    struct file *file;
+    struct file_call call;
+    uint64_t offset;
+    size_t size;
+};
+
+static void free_waiting(void *arg)
+{
+    struct waiting *waiting = arg;
+
+    exec_unref(waiting->exec);
+    free(waiting);
+}
+
+static void stop_watch(struct waiting *waiting)
+{
+    exec_unref(waiting->on);
+    waiting->on = NULL;
+}
+
+static void woken(struct exec_watch *watch)
+{
+    struct waiting *waiting = container_of(watch, struct waiting, watch);
+
+    loop_post(waiting->loop, waiting->step, waiting);
+}
+
+static void drop_read(void *arg, int code)
+{
+    struct waiting *waiting = arg;
+
+    (void)code;
+    waiting->over = true;
+    if (waiting->on && exec_unwatch(waiting->on, &waiting->watch)) {
+        stop_watch(waiting);
+        park_unref(waiting->park);
+    }
+}
+
+static void drop_flush(void *arg, int code)
+{
+    struct waiting *waiting = arg;
+
+    if (code == EINTR) {
+        exec_cancel(waiting->exec);
+    }
+    drop_read(arg, code);
+}
+
+static const struct park_kind read_kind = {
+    .dropped = drop_read,
+    .free = free_waiting,
+};
+
+static const struct park_kind flush_kind = {
+    .dropped = drop_flush,
+    .free = free_waiting,
+};
+
+/* The close of a task that exits can be neither interrupted nor reported. */
+static const struct park_kind exit_kind = {
+    .most_ms = EXITING_MS,
+    .late = 0,
+    .dropped = drop_flush,
+    .free = free_waiting,
+};
+
+static struct waiting *new_waiting(struct fs *fs, loop_fn *step)
+{
+    struct waiting *waiting = calloc(1, sizeof(*waiting));
+
+    if (waiting) {
+        waiting->loop = fs->loop;
+        waiting->step = step;
+        waiting->watch.wake = woken;
+    }
+    return waiting;
+}
+
+/* Parks a request; the first step follows. Takes what waiting holds. */
+static void wait_for(fuse_req_t req, const struct reply_about *what,
+                     const struct park_kind *kind, struct waiting *waiting)
+{
+    struct loop *loop = waiting->loop;
+    struct park *park = park_new(req, what, kind, waiting);
+
+    if (park) {
+        waiting->park = park;
+        loop_post(loop, waiting->step, waiting);
+        park_wait(park);
+    }
+}
+
+/* ---- read ---- */
+
+static void reply_read(fuse_req_t req, const struct reply_about *what,
+                       const char *data, ssize_t n, const struct err *err)
+{
+    if (n < 0) {
+        reply_err(req, what, (int)n, err);
+    } else {
+        (void)fuse_reply_buf(req, data, (size_t)n);
+    }
+}
+
+static ssize_t read_again(struct waiting *waiting, char *data, struct err *err)
+{
+    ssize_t n;
+
+    do {
+        const struct file_ops *ops = waiting->file->node.row->ops;
+
+        n = file_read(waiting->file, &waiting->call, waiting->offset, data,
+                      waiting->size, err);
+        if (n == -EAGAIN) {
+            waiting->on = ops->watch(waiting->file, &waiting->watch);
+        }
+    } while (n == -EAGAIN && !waiting->on);
+    return n;
+}
+
+static void read_step(void *arg)
+{
+    struct waiting *waiting = arg;
+    struct err err = ERR_INIT;
+    AUTO_FREE char *data = NULL;
+    fuse_req_t req;
+    ssize_t n;
+
+    stop_watch(waiting);
+    if (waiting->over) {
+        park_unref(waiting->park);
+        return;
+    }
+    data = malloc(waiting->size);
+    n = data ? read_again(waiting, data, &err)
+             : err_set(&err, ENOMEM, "out of memory");
+    if (n == -EAGAIN) {
+        return;
+    }
+    req = park_take(waiting->park);
+    if (req) {
+        reply_read(req, park_about(waiting->park), data, n, &err);
+    }
+    park_unref(waiting->park);
+}
+
+static void read_later(fuse_req_t req, const struct reply_about *what,
+                       struct file *file, const struct file_call *call,
+                       size_t size, off_t off)
+{
+    struct waiting *waiting = new_waiting(fs_of(req), read_step);
+    struct err err = ERR_INIT;
+
+    if (!waiting) {
+        reply_err(req, what, err_set(&err, ENOMEM, "out of memory"), &err);
+        return;
+    }
+    waiting->file = file;
+    waiting->call = *call;
+    waiting->size = size;
+    waiting->offset = (uint64_t)off;
+    wait_for(req, what, &read_kind, waiting);
+}
+
+void control_read(fuse_req_t req, struct inode *inode, size_t size, off_t off,
+                  struct fuse_file_info *fi)
+{
+    struct reply_about what = about("read", inode, false);
+    struct file_call call = call_of(req, fi);
+    struct err err = ERR_INIT;
+    AUTO_FREE char *data = malloc(size);
+    ssize_t n =
+        data ? file_read(file_of(fi), &call, (uint64_t)off, data, size, &err)
+             : err_set(&err, ENOMEM, "out of memory");
+
+    if (n == -EAGAIN) {
+        read_later(req, &what, file_of(fi), &call, size, off);
+    } else {
+        reply_read(req, &what, data, n, &err);
+    }
+}
+
+/* ---- write ---- */
+
+struct storing {
+    struct park *park;
+    size_t size;
+};
+
+static const struct park_kind storing_kind = {
+    .most_ms = PARK_LOCKED_MS,
+    .late = EINPROGRESS,
+    .free = free,
+};
+
+static void stored(void *arg, int rc, const struct err *err)
+{
+    struct storing *storing = arg;
+    fuse_req_t req = park_take(storing->park);
+
+    if (req && rc < 0) {
+        reply_err(req, park_about(storing->park), rc, err);
+    } else if (req) {
+        (void)fuse_reply_write(req, storing->size);
+    }
+    park_unref(storing->park);
+}
+
+static void store(fuse_req_t req, const struct reply_about *what,
+                  struct file *file, const struct file_call *call,
+                  const char *data, size_t size)
+{
+    struct storing *storing = calloc(1, sizeof(*storing));
+    struct err err = ERR_INIT;
+    struct park *park;
+
+    if (!storing) {
+        reply_err(req, what, err_set(&err, ENOMEM, "out of memory"), &err);
+        return;
+    }
+    storing->size = size;
+    park = park_new(req, what, &storing_kind, storing);
+    if (park) {
+        storing->park = park;
+        file_store(file, call, data, size, stored, storing);
+        park_wait(park);
+    }
+}
+
+void control_write(fuse_req_t req, struct inode *inode, const char *data,
+                   size_t size, off_t off, struct fuse_file_info *fi)
+{
+    struct reply_about what = about("write", inode, true);
+    struct file *file = file_of(fi);
+    struct file_call call = call_of(req, fi);
+    struct err err = ERR_INIT;
+    int rc;
+
+    (void)off;
+    if (file->node.row->store) {
+        store(req, &what, file, &call, data, size);
+        return;
+    }
+    rc = file->node.row->ops->write(file, &call, data, size, &err);
+    if (rc < 0) {
+        reply_err(req, &what, rc, &err);
+        return;
+    }
+    (void)fuse_reply_write(req, size);
+}
+
+/* ---- flush ---- */
+
+/* The command has ended: only a failure of ours is an error of close. */
+static void reply_flush(struct waiting *waiting)
+{
+    fuse_req_t req = park_take(waiting->park);
+    struct reply_about what = *park_about(waiting->park);
+    struct exec_info info;
+
+    if (!req) {
+        return;
+    }
+    exec_info(waiting->exec, &info);
+    if (info.status == EXEC_FAILED) {
+        what.exec_n = info.n;
+        reply_err(req, &what, -info.err.code, &info.err);
+    } else {
+        reply_ok(req);
+    }
+}
+
+static void flush_step(void *arg)
+{
+    struct waiting *waiting = arg;
+
+    stop_watch(waiting);
+    if (!waiting->over && exec_watch_end(waiting->exec, &waiting->watch)) {
+        waiting->on = exec_ref(waiting->exec);
+        return;
+    }
+    reply_flush(waiting);
+    park_unref(waiting->park);
+}
+
+static void flush_later(fuse_req_t req, const struct reply_about *what,
+                        const struct file_wait *wait)
+{
+    struct waiting *waiting = new_waiting(fs_of(req), flush_step);
+    struct err err = ERR_INIT;
+
+    if (!waiting) {
+        exec_unref(wait->exec);
+        reply_err(req, what, err_set(&err, ENOMEM, "out of memory"), &err);
+        return;
+    }
+    waiting->exec = wait->exec;
+    wait_for(req, what, wait->brief ? &exit_kind : &flush_kind, waiting);
+}
+
+void control_flush(fuse_req_t req, struct inode *inode,
+                   struct fuse_file_info *fi)
+{
+    struct reply_about what = about("flush", inode, true);
+    struct file *file = file_of(fi);
+    const struct file_ops *ops = file->node.row->ops;
+    struct file_call call = call_of(req, fi);
+    struct file_wait wait = {.exec = NULL};
+    struct err err = ERR_INIT;
+    int rc = 0;
+
+    if (ops && ops->flush) {
+        rc = ops->flush(file, &call, &wait, &err);
+    }
+    if (rc < 0) {
+        reply_err(req, &what, rc, &err);
+    } else if (wait.exec) {
+        flush_later(req, &what, &wait);
+    } else {
+        reply_ok(req);
+    }
+}
+
+/* ---- poll ---- */
+
+void control_poll(fuse_req_t req, struct inode *inode,
+                  struct fuse_file_info *fi, struct fuse_pollhandle *handle)
+{
+    struct file *file = file_of(fi);
+    unsigned events = POLLOUT | POLLWRNORM;
+
+    (void)inode;
+    /* Before the look: a change in between is told. */
+    if (handle) {
+        pollers_add(fs_of(req)->pollers, file, handle);
+    }
+    if (file_readable(file)) {
+        events |= POLLIN | POLLRDNORM;
+        events |= file->node.row->flags & NODE_NEWS ? POLLPRI : 0U;
+    }
+    (void)fuse_reply_poll(req, events);
+}

@@ -1,0 +1,51 @@
+/* The tables of control files that refer to each other. */
+#ifndef SESSIONFS_FILES_H
+#define SESSIONFS_FILES_H
+
+#include "fs/file.h"
+
+/* Numbers of rows in inode numbers. One is never used for another file. */
+enum {
+    FILES_ID_ROOT = 1,
+    FILES_ID_README,
+    FILES_ID_STATS,
+    FILES_ID_ERRORS,
+    FILES_ID_SESSIONS,
+
+    FILES_ID_SESSION = 16,
+    FILES_ID_STATUS,
+    FILES_ID_STATUS_JSON,
+    FILES_ID_WORKSPACE,
+    FILES_ID_EXEC,
+    FILES_ID_EXECS,
+    FILES_ID_EVENTS,
+    FILES_ID_ERROR,
+    FILES_ID_LAST,
+
+    FILES_ID_COMMAND_DIR = 48,
+    FILES_ID_COMMAND,
+    FILES_ID_COMMAND_STATUS,
+    FILES_ID_COMMAND_STDOUT,
+    FILES_ID_COMMAND_STDERR,
+    FILES_ID_COMMAND_OUTPUT,
+    FILES_ID_COMMAND_EXIT_CODE,
+    FILES_ID_COMMAND_ERROR,
+    FILES_ID_COMMAND_WAIT,
+};
+
+extern const struct node_row files_session;        /* sessions/ID */
+extern const struct node_row files_session_rows[]; /* In it. */
+extern const struct node_row files_execs_rows[];   /* In execs/. */
+extern const struct node_children files_commands;  /* execs/N */
+extern const struct file_ops files_exec_ops;       /* exec */
+
+/* The place of execs/ in files_session_rows. */
+enum {
+    FILES_EXECS_ROW = 4
+};
+
+/* The README's text; made from readme.txt by the build. */
+extern const unsigned char files_readme[];
+extern const size_t files_readme_size;
+
+#endif

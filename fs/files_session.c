@@ -1,0 +1,149 @@
+/* The files of one session, but its commands'. */
+#include "core/buf.h"
+#include "core/session.h"
+#include "fs/files.h"
+
+#include <errno.h>
+#include <string.h>
+
+static int status_show(const struct node_ctx *ctx, struct buf *out,
+                       struct err *err)
+{
+    enum session_status status = session_status(ctx->session);
+    int rc = buf_printf(out, "%s\n", session_status_name(status));
+
+    return rc < 0 ? err_set(err, -rc, "status") : 0;
+}
+
+static void ensure(struct session *session, const struct caller *caller,
+                   done_fn *done, void *arg)
+{
+    session_ensure(session, true, caller, done, arg);
+}
+
+static void status_store(const struct node_ctx *ctx, const char *text,
+                         done_fn *done, void *arg)
+{
+    static const struct {
+        const char *word;
+        void (*start)(struct session *, const struct caller *, done_fn *,
+                      void *);
+    } words[] = {
+        {"running", ensure},         {"resume", ensure},
+        {"paused", session_pause},   {"pause", session_pause},
+        {"absent", session_destroy}, {"delete", session_destroy},
+    };
+    struct err err = ERR_INIT;
+
+    for (size_t i = 0; i < ARRAY_SIZE(words); i++) {
+        if (strcmp(text, words[i].word) == 0) {
+            words[i].start(ctx->session, &ctx->caller, done, arg);
+            return;
+        }
+    }
+    done(arg,
+         err_set(&err, EINVAL, "'%.64s' is none of running, paused and absent",
+                 text),
+         &err);
+}
+
+static int status_json_show(const struct node_ctx *ctx, struct buf *out,
+                            struct err *err)
+{
+    return session_status_json(ctx->session, out, err);
+}
+
+static int error_show(const struct node_ctx *ctx, struct buf *out,
+                      struct err *err)
+{
+    return session_errors(ctx->session, out, err);
+}
+
+static uint64_t events_size(const struct node_ctx *ctx)
+{
+    return session_events_size(ctx->session);
+}
+
+static ssize_t events_read(struct file *file, const struct file_call *call,
+                           uint64_t offset, void *out, size_t size,
+                           struct err *err)
+{
+    ssize_t n = session_events_read(file->node.session, offset, out, size, err);
+
+    (void)call;
+    if (n >= 0) {
+        mutex_lock(&file->lock);
+        file->place = offset + (uint64_t)n;
+        mutex_unlock(&file->lock);
+    }
+    return n;
+}
+
+static bool events_readable(struct file *file)
+{
+    uint64_t place;
+
+    mutex_lock(&file->lock);
+    place = file->place;
+    mutex_unlock(&file->lock);
+    return session_events_size(file->node.session) > place;
+}
+
+static const struct file_ops events_ops = {
+    .size = events_size,
+    .read = events_read,
+    .readable = events_readable,
+};
+
+const struct node_row files_session_rows[] = {
+    {
+        .name = "status",
+        .id = FILES_ID_STATUS,
+        .flags = NODE_NEWS,
+        .mode = S_IFREG | 0600,
+        .show = status_show,
+        .store = status_store,
+    },
+    {
+        .name = "status.json",
+        .id = FILES_ID_STATUS_JSON,
+        .flags = NODE_NEWS,
+        .mode = S_IFREG | 0400,
+        .show = status_json_show,
+    },
+    {
+        .name = "workspace",
+        .id = FILES_ID_WORKSPACE,
+        .flags = NODE_WORKSPACE,
+        .mode = S_IFDIR | 0700,
+        .up = &files_session,
+    },
+    {
+        .name = "exec",
+        .id = FILES_ID_EXEC,
+        .mode = S_IFREG | 0600,
+        .ops = &files_exec_ops,
+    },
+    [FILES_EXECS_ROW] =
+        {
+            .name = "execs",
+            .id = FILES_ID_EXECS,
+            .mode = S_IFDIR | 0700,
+            .up = &files_session,
+            .rows = files_execs_rows,
+            .children = &files_commands,
+        },
+    {
+        .name = "events",
+        .id = FILES_ID_EVENTS,
+        .mode = S_IFREG | 0400,
+        .ops = &events_ops,
+    },
+    {
+        .name = "error",
+        .id = FILES_ID_ERROR,
+        .mode = S_IFREG | 0400,
+        .show = error_show,
+    },
+    {.name = NULL},
+};

@@ -1,0 +1,116 @@
+/* The files at the top of the mount, and sessions/. */
+#include "core/buf.h"
+#include "fs/files.h"
+
+#include <errno.h>
+
+static int readme_show(const struct node_ctx *ctx, struct buf *out,
+                       struct err *err)
+{
+    int rc = buf_add(out, files_readme, files_readme_size);
+
+    (void)ctx;
+    return rc < 0 ? err_set(err, -rc, "README") : 0;
+}
+
+static int stats_show(const struct node_ctx *ctx, struct buf *out,
+                      struct err *err)
+{
+    return registry_stats(ctx->mount->registry, out, err);
+}
+
+static int errors_show(const struct node_ctx *ctx, struct buf *out,
+                       struct err *err)
+{
+    return registry_errors(ctx->mount->registry, out, err);
+}
+
+static int sessions_find(const struct node_ctx *ctx, const char *name,
+                         struct node *out, struct err *err)
+{
+    if (!session_id_valid(name)) {
+        return err_set(err, ENOENT, "not a session's id");
+    }
+    return registry_find(ctx->mount->registry, name, &out->session, err);
+}
+
+static int sessions_list(const struct node_ctx *ctx, uint64_t after,
+                         bool (*fn)(void *arg, uint64_t number,
+                                    const char *name),
+                         void *arg, struct err *err)
+{
+    return registry_each(ctx->mount->registry, after, fn, arg, err);
+}
+
+static int sessions_make(const struct node_ctx *ctx, const char *name,
+                         struct node *out, struct err *err)
+{
+    return registry_create(ctx->mount->registry, name, &ctx->caller,
+                           &out->session, err);
+}
+
+static int sessions_remove(const struct node_ctx *ctx, const char *name,
+                           struct err *err)
+{
+    return registry_remove(ctx->mount->registry, name, &ctx->caller, err);
+}
+
+static int sessions_rename(const struct node_ctx *ctx, const char *name,
+                           const char *new_name, struct err *err)
+{
+    return registry_rename(ctx->mount->registry, name, new_name, &ctx->caller,
+                           err);
+}
+
+static const struct node_children sessions = {
+    .row = &files_session,
+    .find = sessions_find,
+    .list = sessions_list,
+    .make = sessions_make,
+    .remove = sessions_remove,
+    .rename = sessions_rename,
+};
+
+static const struct node_row top_rows[] = {
+    {
+        .name = "README",
+        .id = FILES_ID_README,
+        .mode = S_IFREG | 0400,
+        .show = readme_show,
+    },
+    {
+        .name = "stats",
+        .id = FILES_ID_STATS,
+        .mode = S_IFREG | 0400,
+        .show = stats_show,
+    },
+    {
+        .name = "error",
+        .id = FILES_ID_ERRORS,
+        .mode = S_IFREG | 0400,
+        .show = errors_show,
+    },
+    {
+        .name = "sessions",
+        .id = FILES_ID_SESSIONS,
+        .mode = S_IFDIR | 0700,
+        .up = &node_root,
+        .children = &sessions,
+    },
+    {.name = NULL},
+};
+
+const struct node_row node_root = {
+    .name = "",
+    .id = FILES_ID_ROOT,
+    .mode = S_IFDIR | 0700,
+    .rows = top_rows,
+};
+
+const struct node_row files_session = {
+    .name = "ID",
+    .id = FILES_ID_SESSION,
+    .mode = S_IFDIR | 0700,
+    .up = &top_rows[3],
+    .rows = files_session_rows,
+};
