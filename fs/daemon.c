@@ -1,0 +1,90 @@
+/* The background. See daemon.h. */
+#include "fs/daemon.h"
+
+#include "core/log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+/* Waits for the second process's byte, or for its end without one. */
+NORETURN static void wait_ready(int fd)
+{
+    char byte;
+    ssize_t n;
+
+    do {
+        n = read(fd, &byte, 1);
+    } while (n < 0 && errno == EINTR);
+    _exit(n == 1 ? EXIT_SUCCESS : EXIT_FAILURE);
+}
+
+int daemon_start(struct daemon *daemon, bool foreground, struct err *err)
+{
+    int fds[2];
+    pid_t pid;
+
+    daemon->report_fd = -1;
+    if (foreground) {
+        return 0;
+    }
+    if (pipe2(fds, O_CLOEXEC) < 0) {
+        return err_errno(err, "pipe");
+    }
+    pid = fork();
+    if (pid < 0) {
+        int rc = err_errno(err, "fork");
+
+        (void)close(fds[0]);
+        (void)close(fds[1]);
+        return rc;
+    }
+    if (pid > 0) {
+        (void)close(fds[1]);
+        wait_ready(fds[0]);
+    }
+    (void)close(fds[0]);
+    (void)setsid();
+    (void)chdir("/");
+    daemon->report_fd = fds[1];
+    return 0;
+}
+
+static void leave_terminal(void)
+{
+    int fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+    if (fd >= 0) {
+        (void)dup2(fd, STDIN_FILENO);
+        (void)dup2(fd, STDOUT_FILENO);
+        (void)dup2(fd, STDERR_FILENO);
+        if (fd > STDERR_FILENO) {
+            (void)close(fd);
+        }
+    }
+}
+
+static void report(int fd)
+{
+    ssize_t n;
+
+    do {
+        n = write(fd, "\n", 1);
+    } while (n < 0 && errno == EINTR);
+    (void)close(fd);
+}
+
+void daemon_ready(struct daemon *daemon, int ready_fd)
+{
+    if (daemon->report_fd >= 0) {
+        log_setup(true, LOG_LEVEL_INFO);
+        leave_terminal();
+        report(daemon->report_fd);
+        daemon->report_fd = -1;
+    }
+    if (ready_fd >= 0) {
+        report(ready_fd);
+    }
+}

@@ -1,0 +1,268 @@
+/* sessionfs: arguments, start, the mount's life, the end. */
+#include "core/clock.h"
+#include "core/log.h"
+#include "core/loop.h"
+#include "core/session.h"
+#include "fs/control.h"
+#include "fs/daemon.h"
+#include "fs/fs.h"
+#include "fs/inode.h"
+#include "fs/kernel.h"
+#include "fs/options.h"
+#include "fs/park.h"
+#include "fs/poll.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum {
+    MAX_THREADS = 16,
+    PAUSE_MS = 20 * 1000, /* For all sandboxes, at the end. */
+};
+
+static void workspace_changed(void *arg, struct session *session)
+{
+    kernel_changed(arg, session);
+}
+
+static void session_news(void *arg, struct session *session)
+{
+    pollers_wake(arg, session);
+}
+
+/* A connected socket and a directory watched by a sandbox cost fds each. */
+static void raise_fd_limit(void)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+        limit.rlim_cur = limit.rlim_max;
+        (void)setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
+/* ---- FUSE's side ---- */
+
+static int add_arg(struct fuse_args *args, const char *arg, struct err *err)
+{
+    return fuse_opt_add_arg(args, arg) == 0
+               ? 0
+               : err_set(err, ENOMEM, "out of memory");
+}
+
+static int make_args(const struct options *options, struct fuse_args *args,
+                     struct err *err)
+{
+    static const char always[] =
+        "default_permissions,nosuid,nodev,fsname=sessionfs,subtype=sessionfs";
+    const char *more = options->allow_other ? "allow_other" : NULL;
+    int rc = add_arg(args, "sessionfs", err);
+
+    if (rc == 0) {
+        rc = add_arg(args, "-o", err);
+    }
+    if (rc == 0) {
+        rc = add_arg(args, always, err);
+    }
+    if (rc == 0 && more) {
+        rc = add_arg(args, "-o", err);
+    }
+    if (rc == 0 && more) {
+        rc = add_arg(args, more, err);
+    }
+    return rc;
+}
+
+static int new_fuse(struct fs *fs, const struct options *options,
+                    struct err *err)
+{
+    struct fuse_args args = FUSE_ARGS_INIT(0, NULL);
+    int rc = make_args(options, &args, err);
+
+    if (rc == 0) {
+        fs->fuse = fuse_session_new(&args, &fs_ops, sizeof(fs_ops), fs);
+        rc = fs->fuse ? 0 : err_set(err, EINVAL, "cannot set up FUSE");
+    }
+    fuse_opt_free_args(&args);
+    return rc;
+}
+
+/* The mount of a daemon that died answers ENOTCONN and hides the directory. */
+static void clear_stale(const char *mount_point)
+{
+    struct stat st;
+
+    if (stat(mount_point, &st) < 0 && errno == ENOTCONN) {
+        log_warning("unmounting what a dead daemon left at '%s'", mount_point);
+        (void)umount2(mount_point, MNT_DETACH);
+    }
+}
+
+static int mount_fuse(struct fs *fs, const struct options *options,
+                      struct err *err)
+{
+    clear_stale(options->mount_point);
+    if (fuse_session_mount(fs->fuse, options->mount_point) != 0) {
+        return err_set(err, EIO, "cannot mount on '%s'", options->mount_point);
+    }
+    return 0;
+}
+
+static int serve_requests(struct fs *fs, struct err *err)
+{
+    struct fuse_loop_config *config = fuse_loop_cfg_create();
+    int rc;
+
+    if (!config) {
+        return err_set(err, ENOMEM, "out of memory");
+    }
+    fuse_loop_cfg_set_max_threads(config, MAX_THREADS);
+    fuse_loop_cfg_set_idle_threads(config, MAX_THREADS);
+    rc = fuse_session_loop_mt(fs->fuse, config);
+    fuse_loop_cfg_destroy(config);
+    /* Positive: the signal that asked for the end. */
+    return rc < 0 ? err_set(err, -rc, "the connection to the kernel broke") : 0;
+}
+
+/* ---- Ours ---- */
+
+static int new_parts(struct fs *fs, struct err *err)
+{
+    const struct inode_key root = {.part = &control_part, .row = &node_root};
+
+    fs->kernel = kernel_new();
+    fs->pollers = pollers_new();
+    fs->inodes = inode_table_new(&root);
+    if (!fs->kernel || !fs->pollers || !fs->inodes) {
+        return err_set(err, ENOMEM, "out of memory");
+    }
+    return 0;
+}
+
+/* What needs threads: after the fork. */
+static int start(struct fs *fs, const struct options *options, struct err *err)
+{
+    struct registry_config config = {
+        .state_dir = options->state,
+        .provider = options->provider,
+        .uid = fs->uid,
+        .gid = fs->gid,
+        .hooks = {fs, workspace_changed, session_news},
+    };
+    int rc = loop_new(&fs->loop, err);
+
+    if (rc < 0) {
+        return rc;
+    }
+    fs->parks = parks_new(fs->loop);
+    if (!fs->parks) {
+        return err_set(err, ENOMEM, "out of memory");
+    }
+    config.loop = fs->loop;
+    return registry_open(&config, provider_table, &fs->mount.registry, err);
+}
+
+/* From the outside in: requests, notifications, the mount, the sessions. */
+static void stop(struct fs *fs)
+{
+    if (fs->parks) {
+        parks_close(fs->parks);
+    }
+    if (fs->kernel) {
+        kernel_end(fs->kernel);
+    }
+    if (fs->fuse) {
+        fuse_session_unmount(fs->fuse);
+    }
+    if (fs->inodes) {
+        inode_table_clear(fs->inodes);
+    }
+    if (fs->mount.registry) {
+        registry_close(fs->mount.registry, PAUSE_MS);
+    }
+    loop_free(fs->loop);
+    parks_free(fs->parks);
+    pollers_free(fs->pollers);
+    inode_table_free(fs->inodes);
+    if (fs->fuse) {
+        fuse_session_destroy(fs->fuse);
+    }
+    kernel_free(fs->kernel);
+}
+
+static int run(struct fs *fs, const struct options *options,
+               struct daemon *daemon, struct err *err)
+{
+    int rc = start(fs, options, err);
+
+    if (rc == 0) {
+        rc = mount_fuse(fs, options, err);
+    }
+    if (rc < 0) {
+        return rc;
+    }
+    if (fuse_set_signal_handlers(fs->fuse) != 0) {
+        return err_set(err, EIO, "cannot set signal handlers");
+    }
+    daemon_ready(daemon, options->ready_fd);
+    rc = serve_requests(fs, err);
+    fuse_remove_signal_handlers(fs->fuse);
+    return rc;
+}
+
+static int mount_and_serve(const struct options *options, struct err *err)
+{
+    struct daemon daemon;
+    struct fs fs = {
+        .mount = {.started_us = clock_wall_us()},
+        .uid = getuid(),
+        .gid = getgid(),
+    };
+    int rc = new_parts(&fs, err);
+
+    if (rc == 0) {
+        rc = new_fuse(&fs, options, err);
+    }
+    if (rc == 0) {
+        rc = daemon_start(&daemon, options->foreground, err);
+    }
+    if (rc == 0) {
+        rc = run(&fs, options, &daemon, err);
+    }
+    stop(&fs);
+    return rc;
+}
+
+int main(int argc, char **argv)
+{
+    struct options options;
+    struct err err = ERR_INIT;
+
+    if (options_parse(argc, argv, &options, &err) < 0) {
+        (void)fprintf(stderr, "sessionfs: %s\n", err.msg);
+        return 2;
+    }
+    if (options.help) {
+        options_help();
+        return EXIT_SUCCESS;
+    }
+    if (options.version) {
+        (void)printf("sessionfs %s\n", SESSIONFS_VERSION);
+        return EXIT_SUCCESS;
+    }
+    log_setup(false, options.debug ? LOG_LEVEL_DEBUG : LOG_LEVEL_INFO);
+    /* Modes of files are those that requests ask for. */
+    (void)umask(0);
+    raise_fd_limit();
+    if (mount_and_serve(&options, &err) < 0) {
+        log_error("%s", err.msg);
+        return EXIT_FAILURE;
+    }
+    return EXIT_SUCCESS;
+}

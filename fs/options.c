@@ -1,0 +1,387 @@
+/* Options. See options.h. */
+#include "fs/options.h"
+
+#include "core/cleanup.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum option_type {
+    OPTION_TEXT,    /* NAME=VALUE into a char array. */
+    OPTION_FLAG,    /* NAME into a bool. */
+    OPTION_IGNORED, /* NAME: always so, or said by mount(8). */
+};
+
+struct option_row {
+    const char *name;
+    const char *value; /* Its name in the help, or NULL. */
+    enum option_type type;
+    size_t offset; /* In struct options. */
+    size_t size;   /* Of the char array. */
+    const char *fallback;
+    const char *text;
+};
+
+#define TEXT(name_, value_, member, fallback_, text_)                          \
+    {                                                                          \
+        .name = (name_), .value = (value_), .type = OPTION_TEXT,               \
+        .offset = offsetof(struct options, member),                            \
+        .size = sizeof(((struct options *)NULL)->member),                      \
+        .fallback = (fallback_), .text = (text_)                               \
+    }
+#define FLAG(name_, member, text_)                                             \
+    {                                                                          \
+        .name = (name_), .type = OPTION_FLAG,                                  \
+        .offset = offsetof(struct options, member), .text = (text_)            \
+    }
+#define IGNORED(name_)                                                         \
+    {                                                                          \
+        .name = (name_), .type = OPTION_IGNORED                                \
+    }
+
+/* The -o options. */
+static const struct option_row rows[] = {
+    TEXT("state", "DIR", state, NULL,
+         "where sessions are kept (default: /var/lib/sessionfs for root, else "
+         "sessionfs in $XDG_STATE_HOME or ~/.local/state)"),
+    TEXT("provider", "NAME", provider, "local",
+         "engine of new sessions (default: local)"),
+    FLAG("allow_other", allow_other, "let root in, too"),
+    IGNORED("rw"),
+    IGNORED("nosuid"),
+    IGNORED("nodev"),
+    IGNORED("default_permissions"),
+};
+
+enum {
+    OPT_READY_FD = 256
+};
+
+static const struct option long_options[] = {
+    {"help", no_argument, NULL, 'h'},
+    {"version", no_argument, NULL, 'V'},
+    {"ready-fd", required_argument, NULL, OPT_READY_FD},
+    {NULL, 0, NULL, 0},
+};
+
+static const char usage[] = "Usage: sessionfs [options] MOUNTPOINT\n";
+
+static const char flags_help[] =
+    "  -f                 stay in the foreground\n"
+    "  -d                 log each step to stderr; stay in the foreground\n"
+    "  --ready-fd N       write a byte to file descriptor N once mounted\n"
+    "  -h, --help         print this text\n"
+    "  -V, --version      print the version\n";
+
+static int parse_args(int argc, char **argv, struct options *out,
+                      struct err *err);
+static int check(struct options *options, struct err *err);
+
+int options_parse(int argc, char **argv, struct options *out, struct err *err)
+{
+    struct options options = {.ready_fd = -1};
+    int rc;
+
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+        if (rows[i].fallback) {
+            (void)snprintf((char *)&options + rows[i].offset, rows[i].size,
+                           "%s", rows[i].fallback);
+        }
+    }
+    rc = parse_args(argc, argv, &options, err);
+    if (rc == 0 && !options.help && !options.version) {
+        rc = check(&options, err);
+    }
+    if (rc == 0) {
+        *out = options;
+    }
+    return rc;
+}
+
+/* Prints a text in lines that end before column 80. */
+static void print_folded(const char *text)
+{
+    static const int indent = 21;
+    int column = indent;
+
+    while (*text) {
+        int len = (int)strcspn(text, " ");
+
+        if (column > indent && column + 1 + len > 79) {
+            (void)printf("\n%*s", indent, "");
+            column = indent;
+        } else if (column > indent) {
+            (void)putchar(' ');
+            column++;
+        }
+        (void)printf("%.*s", len, text);
+        column += len;
+        text += len;
+        text += *text == ' ';
+    }
+    (void)putchar('\n');
+}
+
+void options_help(void)
+{
+    (void)printf("%sShows sandboxes as files; MOUNTPOINT/README tells how.\n\n"
+                 "%s\n",
+                 usage, flags_help);
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+        char head[64];
+
+        if (rows[i].type == OPTION_IGNORED) {
+            continue;
+        }
+        (void)snprintf(head, sizeof(head), "  -o %s%s%s", rows[i].name,
+                       rows[i].value ? "=" : "",
+                       rows[i].value ? rows[i].value : "");
+        (void)printf("%-20s ", head);
+        print_folded(rows[i].text);
+    }
+}
+
+static int set_option(struct options *options, const struct option_row *row,
+                      const char *value, struct err *err)
+{
+    char *at = (char *)options + row->offset;
+    bool flag = true;
+
+    if (row->type != OPTION_TEXT && value) {
+        return err_set(err, EINVAL, "option '%s' takes no value", row->name);
+    }
+    if (row->type == OPTION_FLAG) {
+        memcpy(at, &flag, sizeof(flag));
+    }
+    if (row->type != OPTION_TEXT) {
+        return 0;
+    }
+    if (!value || !*value) {
+        return err_set(err, EINVAL, "option '%s' needs a value", row->name);
+    }
+    if (strlen(value) >= row->size) {
+        return err_set(err, EINVAL, "option '%s' is too long", row->name);
+    }
+    memcpy(at, value, strlen(value) + 1);
+    return 0;
+}
+
+static int parse_option(struct options *options, char *text, struct err *err)
+{
+    char *value = strchr(text, '=');
+
+    if (value) {
+        *value++ = '\0';
+    }
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+        if (strcmp(rows[i].name, text) == 0) {
+            return set_option(options, &rows[i], value, err);
+        }
+    }
+    return err_set(err, EINVAL, "unknown option '%s'", text);
+}
+
+/* NAME[=VALUE],… as mount(8) gives them. */
+static int parse_list(struct options *options, char *list, struct err *err)
+{
+    int rc = 0;
+
+    while (list && rc == 0) {
+        char *text = strsep(&list, ",");
+
+        if (*text) {
+            rc = parse_option(options, text, err);
+        }
+    }
+    return rc;
+}
+
+static int parse_fd(const char *text, int *out, struct err *err)
+{
+    char *end = NULL;
+    long n;
+
+    errno = 0;
+    n = strtol(text, &end, 10);
+    if (errno || *end || end == text || n < 0 || n > INT_MAX) {
+        return err_set(err, EINVAL, "'%s' is not a file descriptor", text);
+    }
+    *out = (int)n;
+    return 0;
+}
+
+static int parse_flag(struct options *options, int flag, struct err *err)
+{
+    switch (flag) {
+    case 'f':
+        options->foreground = true;
+        return 0;
+    case 'd':
+        options->debug = true;
+        options->foreground = true;
+        return 0;
+    case 'h':
+        options->help = true;
+        return 0;
+    case 'V':
+        options->version = true;
+        return 0;
+    case 'o':
+        return parse_list(options, optarg, err);
+    case OPT_READY_FD:
+        return parse_fd(optarg, &options->ready_fd, err);
+    case ':':
+        return err_set(err, EINVAL, "an option lacks its value\n%s", usage);
+    default:
+        return err_set(err, EINVAL, "unknown option\n%s", usage);
+    }
+}
+
+static int parse_args(int argc, char **argv, struct options *options,
+                      struct err *err)
+{
+    int flag;
+    int rc = 0;
+
+    opterr = 0;
+    flag = getopt_long(argc, argv, ":fdhVo:", long_options, NULL);
+    while (flag != -1 && rc == 0) {
+        rc = parse_flag(options, flag, err);
+        flag = getopt_long(argc, argv, ":fdhVo:", long_options, NULL);
+    }
+    if (rc < 0 || options->help || options->version) {
+        return rc;
+    }
+    if (optind != argc - 1) {
+        return err_set(err, EINVAL, "give one mount point\n%s", usage);
+    }
+    if (strlen(argv[optind]) >= sizeof(options->mount_point)) {
+        return err_set(err, ENAMETOOLONG, "the mount point is too long");
+    }
+    memcpy(options->mount_point, argv[optind], strlen(argv[optind]) + 1);
+    return 0;
+}
+
+static int default_state(char out[PATH_MAX], struct err *err)
+{
+    const char *xdg = getenv("XDG_STATE_HOME");
+    const char *home = getenv("HOME");
+    int n;
+
+    if (geteuid() == 0) {
+        n = snprintf(out, PATH_MAX, "/var/lib/sessionfs");
+    } else if (xdg && *xdg == '/') {
+        n = snprintf(out, PATH_MAX, "%s/sessionfs", xdg);
+    } else if (home && *home == '/') {
+        n = snprintf(out, PATH_MAX, "%s/.local/state/sessionfs", home);
+    } else {
+        return err_set(err, EINVAL,
+                       "neither XDG_STATE_HOME nor HOME is set; "
+                       "give -o state=DIR");
+    }
+    return n < PATH_MAX ? 0 : err_set(err, ENAMETOOLONG, "state directory");
+}
+
+/* Appends a name to a directory's path. */
+static int append(char dir[PATH_MAX], const char *name, struct err *err)
+{
+    size_t len = strlen(dir);
+
+    if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0) {
+        return err_set(err, ENOENT, "'%s/%s' does not exist", dir, name);
+    }
+    if (len + 1 + strlen(name) >= PATH_MAX) {
+        return err_set(err, ENAMETOOLONG, "the path is too long");
+    }
+    (void)snprintf(dir + len, PATH_MAX - len, "%s%s", dir[1] ? "/" : "", name);
+    return 0;
+}
+
+/* The real path of what may not be there yet, or is the dead mount of an
+ * earlier daemon: of its parent then, and the name. */
+static int resolve(const char *path, char out[PATH_MAX], struct err *err)
+{
+    AUTO_FREE char *copy = strdup(path);
+    const char *parent = ".";
+    const char *name = copy;
+    char *slash;
+    int rc;
+
+    if (realpath(path, out)) {
+        return 0;
+    }
+    if ((errno != ENOENT && errno != ENOTCONN) || !copy || !*copy) {
+        return err_errno(err, "'%s'", path);
+    }
+    slash = strrchr(copy, '/');
+    while (slash && slash > copy && !slash[1]) {
+        *slash = '\0';
+        slash = strrchr(copy, '/');
+    }
+    if (slash) {
+        name = slash + 1;
+        *slash = '\0';
+        parent = slash > copy ? copy : "/";
+    }
+    rc = resolve(parent, out, err);
+    return rc < 0 ? rc : append(out, name, err);
+}
+
+static bool lies_in(const char *path, const char *dir)
+{
+    size_t len = strlen(dir);
+
+    return strncmp(path, dir, len) == 0 &&
+           (path[len] == '/' || path[len] == '\0' || dir[len - 1] == '/');
+}
+
+static int check_mount_point(const char *path, struct err *err)
+{
+    struct stat st;
+
+    if (stat(path, &st) < 0) {
+        return errno == ENOTCONN ? 0 : err_errno(err, "'%s'", path);
+    }
+    if (!S_ISDIR(st.st_mode)) {
+        return err_set(err, ENOTDIR, "'%s' is not a directory", path);
+    }
+    return 0;
+}
+
+static int check(struct options *options, struct err *err)
+{
+    char path[PATH_MAX];
+    int rc = resolve(options->mount_point, path, err);
+
+    if (rc == 0) {
+        rc = check_mount_point(path, err);
+    }
+    if (rc < 0) {
+        return err_wrap(err, rc, "mount point");
+    }
+    memcpy(options->mount_point, path, sizeof(path));
+    if (!options->state[0]) {
+        rc = default_state(options->state, err);
+    }
+    if (rc == 0) {
+        rc = resolve(options->state, path, err);
+    }
+    if (rc < 0) {
+        return err_wrap(err, rc, "state directory");
+    }
+    memcpy(options->state, path, sizeof(path));
+    if (lies_in(options->state, options->mount_point)) {
+        return err_set(err, EINVAL,
+                       "the state directory lies in the mount point");
+    }
+    if (options->allow_other && geteuid() != 0) {
+        return err_set(err, EPERM, "allow_other is for root");
+    }
+    return 0;
+}
