@@ -1,0 +1,205 @@
+/* One run of a sandbox. See box.h. */
+#include "providers/local/box.h"
+
+#include "core/cleanup.h"
+#include "core/clock.h"
+#include "providers/local/cgroup.h"
+#include "providers/local/link.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdio.h>
+#include <time.h>
+
+enum {
+    POLL_FIRST_US = 30,  /* The kernel tells of a freeze 10 ms late; */
+    POLL_MOST_US = 2000, /* so we look, ever more seldom. */
+};
+
+/* Distinguishes boxes of one session. */
+static atomic_uint_fast64_t next_run;
+
+/* Waits until the cgroup's event has a value. */
+static int await_event(const struct box *box, const char *key, bool value,
+                       const struct limits *limits, struct err *err)
+{
+    long us = POLL_FIRST_US;
+
+    while (cgroup_is(box->cgroup, key) != value) {
+        struct timespec ts = {.tv_sec = 0, .tv_nsec = us * 1000};
+
+        if (cancel_fired(limits->cancel)) {
+            return err_set(err, ECANCELED, "cancelled");
+        }
+        if (clock_ms() >= limits->deadline_ms) {
+            return err_set(err, ETIMEDOUT, "the sandbox's processes do not %s",
+                           key[0] == 'f' ? "freeze" : "end");
+        }
+        (void)nanosleep(&ts, NULL);
+        us = us * 2 > POLL_MOST_US ? POLL_MOST_US : us * 2;
+    }
+    return 0;
+}
+
+static int await_ready(const struct box *box, const struct limits *limits,
+                       struct err *err)
+{
+    struct wire wire;
+    int fds[WIRE_FD_MAX];
+    int rc = limits_wait(limits, box->sock, POLLIN, err);
+
+    if (rc == 0) {
+        rc = wire_recv(box->sock, &wire, fds, err);
+    }
+    if (rc == -EPIPE) {
+        return err_set(err, EIO, "the sandbox's first process died");
+    }
+    if (rc == 0 && wire.type != WIRE_READY) {
+        rc = err_set(err, wire.code > 0 ? wire.code : EPROTO, "%s", wire.words);
+    }
+    return rc;
+}
+
+int box_start(struct link *link, uint64_t number, uint32_t id_base,
+              int workspace, const struct limits *limits, struct box **out,
+              struct err *err)
+{
+    struct box *box = calloc(1, sizeof(*box));
+    struct link_plan plan = {.workspace = workspace, .id_base = id_base};
+    struct link_made made;
+    int rc;
+
+    if (!box) {
+        return err_set(err, ENOMEM, "out of memory");
+    }
+    (void)snprintf(box->name, sizeof(box->name), "%" PRIu64 ".%" PRIu64, number,
+                   (uint64_t)atomic_fetch_add(&next_run, 1));
+    plan.name = box->name;
+    rc = link_start(link, &plan, limits, &made, err);
+    if (rc < 0) {
+        free(box);
+        return rc;
+    }
+    list_init(&box->link);
+    list_init(&box->leftovers);
+    box->number = number;
+    box->id_base = id_base;
+    box->sock = made.sock;
+    box->pidfd = made.pidfd;
+    box->cgroup = made.cgroup;
+    atomic_init(&box->frozen, false);
+    atomic_init(&box->serial, 0);
+    atomic_init(&box->refs, 1);
+    rc = await_ready(box, limits, err);
+    if (rc < 0) {
+        struct err ignored = ERR_INIT;
+
+        (void)box_end(box, limits, &ignored);
+        box_unref(box);
+        return rc;
+    }
+    *out = box;
+    return 0;
+}
+
+struct box *box_ref(struct box *box)
+{
+    atomic_fetch_add(&box->refs, 1);
+    return box;
+}
+
+void box_unref(struct box *box)
+{
+    if (box && atomic_fetch_sub(&box->refs, 1) == 1) {
+        list_each_safe(node, &box->leftovers)
+        {
+            free(container_of(node, struct box_leftover, link));
+        }
+        (void)close(box->sock);
+        (void)close(box->pidfd);
+        (void)close(box->cgroup);
+        free(box);
+    }
+}
+
+bool box_alive(const struct box *box)
+{
+    struct pollfd fd = {.fd = box->pidfd, .events = POLLIN};
+
+    return poll(&fd, 1, 0) == 0;
+}
+
+int box_freeze(struct box *box, bool freeze, const struct limits *limits,
+               struct err *err)
+{
+    int rc = cgroup_freeze(box->cgroup, freeze, err);
+
+    if (rc == 0) {
+        rc = await_event(box, "frozen", freeze, limits, err);
+    }
+    if (rc == 0) {
+        atomic_store(&box->frozen, freeze);
+    } else if (freeze) {
+        struct err ignored = ERR_INIT;
+
+        (void)cgroup_freeze(box->cgroup, false, &ignored);
+    }
+    return rc;
+}
+
+int box_end(struct box *box, const struct limits *limits, struct err *err)
+{
+    AUTO_FD int parent = -1;
+    struct err gone = ERR_INIT;
+    int rc = cgroup_kill(box->cgroup, &gone);
+
+    if (rc == 0) {
+        rc = await_event(box, "populated", false, limits, err);
+        if (rc < 0) {
+            return rc;
+        }
+    }
+    /* Where the group is gone, another keeper has cleared it. */
+    parent = openat(box->cgroup, "..", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (parent >= 0) {
+        (void)cgroup_remove(parent, box->name);
+    }
+    return 0;
+}
+
+struct box_leftover *box_name_command(struct box *box)
+{
+    struct box_leftover *leftover = calloc(1, sizeof(*leftover));
+
+    if (leftover) {
+        list_init(&leftover->link);
+        (void)snprintf(leftover->name, sizeof(leftover->name), "%" PRIu64,
+                       (uint64_t)atomic_fetch_add(&box->serial, 1));
+    }
+    return leftover;
+}
+
+void box_sweep(struct box *box, struct box_leftover *more)
+{
+    if (more) {
+        list_add(&box->leftovers, &more->link);
+    }
+    list_each_safe(node, &box->leftovers)
+    {
+        struct box_leftover *leftover =
+            container_of(node, struct box_leftover, link);
+
+        if (cgroup_remove(box->cgroup, leftover->name) != -EBUSY) {
+            list_remove(&leftover->link);
+            free(leftover);
+        }
+    }
+}
+
+int box_send(const struct box *box, const struct wire *wire, const int *fds,
+             size_t count, struct err *err)
+{
+    return wire_send(box->sock, wire, fds, count, err);
+}

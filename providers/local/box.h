@@ -1,0 +1,114 @@
+/*
+ * One run of a sandbox: the processes below one init, from its start to its
+ * end. A sandbox that runs again after that is another box. Shared by
+ * reference; thread-safe.
+ */
+#ifndef SESSIONFS_LOCAL_BOX_H
+#define SESSIONFS_LOCAL_BOX_H
+
+#include "core/cancel.h"
+#include "core/list.h"
+#include "providers/local/wire.h"
+
+#include <stdatomic.h>
+
+struct link;
+
+/* The cgroup of a command; it can be removed when no process is left in it. */
+struct box_leftover {
+    struct list link;
+    char name[32];
+};
+
+struct box {
+    struct list link; /* The registry's own. */
+    uint64_t number;  /* Of the session. */
+    uint32_t id_base;
+    int sock; /* To init, not blocking. */
+    int pidfd;
+    int cgroup;
+    char name[48];               /* Of the cgroup. */
+    atomic_bool frozen;          /* As it was last asked for. */
+    atomic_uint_fast64_t serial; /* Names its commands' cgroups. */
+    struct list leftovers;       /* Those of ended ones; the loop's thread. */
+    atomic_uint refs;
+};
+
+/**
+ * Starts a sandbox and waits until it is ready for commands.
+ *
+ * @param link      the keeper
+ * @param number    of the session
+ * @param id_base   host id of its id 0
+ * @param workspace a directory; borrowed
+ * @param limits    deadline and token
+ * @param out       a reference, on success
+ * @param err       filled on failure
+ * @return 0 or a negative errno
+ */
+MUST_USE int box_start(struct link *link, uint64_t number, uint32_t id_base,
+                       int workspace, const struct limits *limits,
+                       struct box **out, struct err *err);
+
+/** @param box one more reference @return box */
+struct box *box_ref(struct box *box);
+/** @param box one reference less; NULL is fine */
+void box_unref(struct box *box);
+
+/** @param box a box @return whether its init lives */
+bool box_alive(const struct box *box);
+
+/**
+ * Freezes or thaws all processes and waits for that. A freeze that does not
+ * come about is taken back.
+ *
+ * @param box    a box
+ * @param freeze or thaw
+ * @param limits deadline and token
+ * @param err    filled on failure
+ * @return 0 or a negative errno
+ */
+MUST_USE int box_freeze(struct box *box, bool freeze,
+                        const struct limits *limits, struct err *err);
+
+/**
+ * Kills all processes, waits for their end and removes the cgroups.
+ *
+ * @param box    a box; dead ones too
+ * @param limits deadline and token
+ * @param err    filled on failure
+ * @return 0 or a negative errno
+ */
+int box_end(struct box *box, const struct limits *limits, struct err *err);
+
+/**
+ * Finds a name for a command's cgroup.
+ *
+ * @param box a box
+ * @return the name, to free(); or NULL without memory
+ */
+struct box_leftover *box_name_command(struct box *box);
+
+/**
+ * Removes the cgroups of ended commands in which no process is left. In the
+ * loop's thread.
+ *
+ * @param box  a box
+ * @param more one more that has ended, taken; or NULL
+ */
+void box_sweep(struct box *box, struct box_leftover *more);
+
+/**
+ * Sends init a message.
+ *
+ * @param box   a box
+ * @param wire  borrowed
+ * @param fds   borrowed
+ * @param count how many
+ * @param err   filled on failure
+ * @return 0, -EAGAIN while init takes none, -EPIPE when it is dead
+ */
+MUST_USE int box_send(const struct box *box, const struct wire *wire,
+                      const int *fds, size_t count, struct err *err);
+
+#endif

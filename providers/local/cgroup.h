@@ -1,0 +1,77 @@
+/*
+ * Control groups of version 2, by directory fds: to start processes in, to
+ * freeze and to kill. No controller is needed, so a machine that has bound
+ * them all to version 1 will do. Groups are only ever made below our own.
+ */
+#ifndef SESSIONFS_LOCAL_CGROUP_H
+#define SESSIONFS_LOCAL_CGROUP_H
+
+#include "core/err.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/**
+ * Opens the group that this process is in, through a mount of its own.
+ *
+ * @param mount the mount: it ends when this fd is closed; groups that were
+ *              opened below it stay usable
+ * @param self  the group
+ * @param err   filled on failure
+ * @return 0 or a negative errno
+ */
+MUST_USE int cgroup_open_self(int *mount, int *self, struct err *err);
+
+/**
+ * Makes a group and opens it.
+ *
+ * @param parent a group
+ * @param name   of the new one
+ * @param owner  who may start processes in it besides root
+ * @param out    the group, on success
+ * @param err    filled on failure
+ * @return 0, -EEXIST, or another negative errno
+ */
+MUST_USE int cgroup_make(int parent, const char *name, uint32_t owner, int *out,
+                         struct err *err);
+
+/**
+ * Kills every process in a group and below, frozen ones too. Returns before
+ * they are dead.
+ *
+ * @param group a group
+ * @param err   filled on failure
+ * @return 0 or a negative errno
+ */
+int cgroup_kill(int group, struct err *err);
+
+/**
+ * Asks for a freeze or a thaw. Returns before it is done.
+ *
+ * @param group  a group
+ * @param freeze or thaw
+ * @param err    filled on failure
+ * @return 0 or a negative errno
+ */
+int cgroup_freeze(int group, bool freeze, struct err *err);
+
+/**
+ * Reads a line of `cgroup.events`.
+ *
+ * @param group a group
+ * @param key   "populated" or "frozen"
+ * @return whether it is 1; false also where it cannot be read, since the
+ *         group is gone then
+ */
+bool cgroup_is(int group, const char *key);
+
+/**
+ * Removes a group with those below it, as far as they hold no process.
+ *
+ * @param parent a group
+ * @param name   of the one to remove
+ * @return 0, also when there is none; -EBUSY while a process is in it
+ */
+int cgroup_remove(int parent, const char *name);
+
+#endif

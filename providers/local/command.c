@@ -1,0 +1,263 @@
+/*
+ * The start of a command, by the thread that asks for it. See local.h; from
+ * the moment it runs, running.c has it.
+ */
+#include "providers/local/running.h"
+
+#include "core/cleanup.h"
+#include "core/clock.h"
+#include "providers/local/cgroup.h"
+#include "providers/local/request.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <poll.h>
+
+enum {
+    CLOSE_MS = 5000
+};
+
+/* What a start needs until the command runs; all fds are closed in the end. */
+struct preparation {
+    int fds[WIRE_FD_MAX];         /* For init. */
+    int streams[RUNNING_STREAMS]; /* Our ends. */
+    int reply;
+};
+
+static void end_preparation(struct preparation *preparation)
+{
+    for (int i = 0; i < WIRE_FD_MAX; i++) {
+        cleanup_fd(&preparation->fds[i]);
+    }
+    for (int i = 0; i < RUNNING_STREAMS; i++) {
+        cleanup_fd(&preparation->streams[i]);
+    }
+    cleanup_fd(&preparation->reply);
+}
+
+static int make_pipe(int *ours, int *theirs, struct err *err)
+{
+    int pair[2];
+
+    if (pipe2(pair, O_CLOEXEC) < 0) {
+        return err_errno(err, "pipe2");
+    }
+    *ours = pair[0];
+    *theirs = pair[1];
+    if (fcntl(*ours, F_SETFL, O_NONBLOCK) < 0) {
+        return err_errno(err, "fcntl");
+    }
+    return 0;
+}
+
+/* A program that opens /dev/stdout needs to own the pipe behind it. */
+static int make_output(int *ours, int *theirs, uint32_t id_base,
+                       struct err *err)
+{
+    int rc = make_pipe(ours, theirs, err);
+
+    if (rc == 0 &&
+        fchown(*theirs, id_base + WIRE_USER, id_base + WIRE_GROUP) < 0) {
+        rc = err_errno(err, "cannot give away a pipe");
+    }
+    return rc;
+}
+
+static int prepare(struct preparation *out, const struct box *box,
+                   const struct command *command, struct err *err)
+{
+    int rc;
+
+    for (int i = 0; i < WIRE_FD_MAX; i++) {
+        out->fds[i] = -1;
+    }
+    out->streams[0] = -1;
+    out->streams[1] = -1;
+    out->reply = -1;
+    rc = request_write(command, &out->fds[WIRE_EXEC_REQUEST], err);
+    if (rc == 0) {
+        rc = request_input(command, &out->fds[WIRE_EXEC_STDIN], err);
+    }
+    if (rc == 0) {
+        rc = make_pipe(&out->reply, &out->fds[WIRE_EXEC_REPLY], err);
+    }
+    if (rc == 0) {
+        rc = make_output(&out->streams[COMMAND_STDOUT],
+                         &out->fds[WIRE_EXEC_STDOUT], box->id_base, err);
+    }
+    if (rc == 0) {
+        rc = make_output(&out->streams[COMMAND_STDERR],
+                         &out->fds[WIRE_EXEC_STDERR], box->id_base, err);
+    }
+    return rc;
+}
+
+/* Hands the command to init and waits until it runs. */
+static int hand_over(const struct box *box, uint64_t n,
+                     struct preparation *preparation,
+                     const struct limits *limits, int64_t *pid, struct err *err)
+{
+    struct wire wire = {.type = WIRE_EXEC, .n = n};
+    size_t count =
+        preparation->fds[WIRE_EXEC_STDIN] < 0 ? WIRE_EXEC_STDIN : WIRE_FD_MAX;
+    int rc = box_send(box, &wire, preparation->fds, count, err);
+
+    while (rc == -EAGAIN) {
+        rc = limits_wait(limits, box->sock, POLLOUT, err);
+        if (rc == 0) {
+            rc = box_send(box, &wire, preparation->fds, count, err);
+        }
+    }
+    /* So that the end of init shows as the end of the pipe. */
+    cleanup_fd(&preparation->fds[WIRE_EXEC_REPLY]);
+    preparation->fds[WIRE_EXEC_REPLY] = -1;
+    if (rc == 0) {
+        rc = limits_wait(limits, preparation->reply, POLLIN, err);
+    }
+    if (rc < 0) {
+        return rc;
+    }
+    if (read(preparation->reply, &wire, sizeof(wire)) !=
+        (ssize_t)sizeof(wire)) {
+        return err_set(err, EHOSTDOWN, "the sandbox ended");
+    }
+    if (wire.type != WIRE_STARTED) {
+        wire.words[sizeof(wire.words) - 1] = '\0';
+        return err_set(err, wire.code > 0 ? wire.code : EPROTO, "%s",
+                       wire.words);
+    }
+    *pid = wire.pid;
+    return 0;
+}
+
+static int start_prepared(struct running *running,
+                          struct preparation *preparation,
+                          const struct limits *limits, struct err *err)
+{
+    struct box *box = running->box;
+    int rc;
+
+    running->cgroup_name = box_name_command(box);
+    if (!running->cgroup_name) {
+        return err_set(err, ENOMEM, "out of memory");
+    }
+    rc = cgroup_make(box->cgroup, running->cgroup_name->name, box->id_base,
+                     &running->cgroup, err);
+    if (rc < 0) {
+        return rc;
+    }
+    preparation->fds[WIRE_EXEC_CGROUP] = running->cgroup;
+    rc = hand_over(box, running->n, preparation, limits, &running->pid, err);
+    preparation->fds[WIRE_EXEC_CGROUP] = -1;
+    if (rc < 0) {
+        struct err ignored = ERR_INIT;
+
+        /* If init comes to it yet, it is born dead. */
+        (void)cgroup_kill(running->cgroup, &ignored);
+        (void)cgroup_remove(box->cgroup, running->cgroup_name->name);
+        return rc;
+    }
+    for (int i = 0; i < RUNNING_STREAMS; i++) {
+        running->streams[i].running = running;
+        running->streams[i].fd = TAKE_FD(preparation->streams[i]);
+    }
+    running->reply = TAKE_FD(preparation->reply);
+    return 0;
+}
+
+int command_start(struct local *local, struct box *box,
+                  const struct command *command, const struct limits *limits,
+                  const struct command_sink *sink, void *arg, struct err *err)
+{
+    struct running *running = running_new(local, box, command);
+    struct preparation preparation;
+    int rc;
+
+    if (!running) {
+        return err_set(err, ENOMEM, "out of memory");
+    }
+    running->sink = sink;
+    running->arg = arg;
+    /* Of our own: one token may be watched for several commands. */
+    running->cancel = fcntl(limits->cancel->fd, F_DUPFD_CLOEXEC, 0);
+    rc = running->cancel < 0 ? err_errno(err, "cannot watch the token")
+                             : prepare(&preparation, box, command, err);
+    if (rc == 0) {
+        rc = start_prepared(running, &preparation, limits, err);
+    }
+    end_preparation(&preparation);
+    if (rc < 0) {
+        running_free(running);
+        return rc;
+    }
+    running->timeout_at_ms = command->timeout_ms > 0
+                                 ? clock_deadline(command->timeout_ms)
+                                 : DEADLINE_NONE;
+    running_follow(running);
+    return 0;
+}
+
+int command_signal(struct local *local, uint64_t number, uint64_t n, int signal,
+                   struct err *err)
+{
+    int rc = -ESRCH;
+
+    mutex_lock(&local->lock);
+    list_each(node, &local->commands)
+    {
+        const struct running *running =
+            container_of(node, struct running, link);
+
+        if (running->box->number == number && running->n == n &&
+            !atomic_load(&running->over)) {
+            rc = running_signal(running, signal, err);
+            break;
+        }
+    }
+    mutex_unlock(&local->lock);
+    if (rc == -ESRCH || rc == -EPIPE) {
+        return err_set(err, ESRCH, "command %" PRIu64 " does not run", n);
+    }
+    return rc;
+}
+
+/* In the loop's thread. */
+static void close_by_force(void *arg)
+{
+    struct local *local = arg;
+
+    mutex_lock(&local->lock);
+    while (!list_empty(&local->commands)) {
+        struct running *running =
+            container_of(local->commands.next, struct running, link);
+
+        mutex_unlock(&local->lock);
+        running_close(running);
+        mutex_lock(&local->lock);
+    }
+    cond_broadcast(&local->quiet);
+    mutex_unlock(&local->lock);
+}
+
+static bool await_quiet(struct local *local, int64_t deadline_ms)
+{
+    bool quiet;
+    int rc = 0;
+
+    mutex_lock(&local->lock);
+    while (!list_empty(&local->commands) && rc == 0) {
+        rc = cond_wait(&local->quiet, &local->lock, deadline_ms);
+    }
+    quiet = list_empty(&local->commands);
+    mutex_unlock(&local->lock);
+    return quiet;
+}
+
+void command_close_all(struct local *local)
+{
+    if (!await_quiet(local, clock_deadline(CLOSE_MS))) {
+        loop_post(local->loop, close_by_force, local);
+        (void)await_quiet(local, DEADLINE_NONE);
+    }
+}

@@ -1,0 +1,455 @@
+/* A sandbox's process 1 in service. See keeper.h and wire.h. */
+#include "providers/local/keeper.h"
+
+#include "core/cleanup.h"
+#include "core/list.h"
+#include "providers/local/wire.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <inttypes.h>
+#include <linux/sched.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+#define SCRIPT_DIR "/run/exec"
+
+/* The path of the shell that scripts are given to. */
+static char shell[] = "/bin/sh";
+
+enum {
+    PATH_SIZE = 64,
+};
+
+/* A command that has not ended. */
+struct run {
+    struct list link;
+    uint64_t n;
+    pid_t pid;
+    int cgroup;
+    int reply;
+    char script[PATH_SIZE]; /* "" for a command without one. */
+};
+
+/* A request as it lies in memory, and what is made of it. */
+struct request {
+    void *map;
+    size_t map_size;
+    const struct wire_request *head;
+    char *cwd;
+    char **argv; /* The request's words, or the shell and the script. */
+    char **env;
+    const char *script;
+};
+
+struct init {
+    int sock;
+    int signals;
+    const struct filter *filter;
+    struct list runs;
+    struct err *failure; /* Shared with a command's process until it runs. */
+};
+
+static void reply(int fd, const struct wire *wire)
+{
+    /* Less than PIPE_BUF, so whole or not at all; a reader may be gone. */
+    ssize_t n = write(fd, wire, sizeof(*wire));
+
+    (void)n;
+}
+
+static void reply_failure(int fd, const struct err *err)
+{
+    struct wire wire = {.type = WIRE_FAILED, .code = err->code};
+
+    (void)snprintf(wire.words, sizeof(wire.words), "%s", err->msg);
+    reply(fd, &wire);
+}
+
+static void free_request(struct request *request)
+{
+    if (request->map) {
+        (void)munmap(request->map, request->map_size);
+    }
+    free(request->argv);
+    free(request->env);
+}
+
+/* Takes `count` strings from *at on; NULL when the request ends before. */
+static char **take_strings(const struct request *request, char **at,
+                           uint32_t count, size_t extra)
+{
+    const char *end = (const char *)request->map + request->map_size;
+    char **out = calloc(count + extra + 1, sizeof(*out));
+
+    for (uint32_t i = 0; out && i < count; i++) {
+        size_t room = (size_t)(end - *at);
+        size_t len = strnlen(*at, room);
+
+        if (len == room) {
+            free(out);
+            return NULL;
+        }
+        out[i] = *at;
+        *at += len + 1;
+    }
+    return out;
+}
+
+static int read_request(int fd, struct request *out, struct err *err)
+{
+    struct stat st;
+    char *at;
+    char **cwd;
+
+    memset(out, 0, sizeof(*out));
+    if (fstat(fd, &st) < 0 || st.st_size < (off_t)sizeof(*out->head)) {
+        return err_set(err, EPROTO, "not a request");
+    }
+    out->map_size = (size_t)st.st_size;
+    out->map = mmap(NULL, out->map_size, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (out->map == MAP_FAILED) {
+        out->map = NULL;
+        return err_errno(err, "cannot map the request");
+    }
+    out->head = out->map;
+    at = (char *)out->map + sizeof(*out->head);
+    cwd = take_strings(out, &at, 1, 0);
+    out->cwd = cwd ? cwd[0] : NULL;
+    free(cwd);
+    out->argv = out->cwd ? take_strings(out, &at, out->head->argc, 2) : NULL;
+    out->env = out->argv ? take_strings(out, &at, out->head->envc, 0) : NULL;
+    if (!out->env || (size_t)((char *)out->map + out->map_size - at) !=
+                         out->head->script_size) {
+        return err_set(err, EPROTO, "a request that is cut off");
+    }
+    out->script = at;
+    return 0;
+}
+
+/* Writes the script where only process 1 can change it. */
+static int write_script(const struct request *request, struct run *run,
+                        struct err *err)
+{
+    AUTO_FD int fd = -1;
+    size_t done = 0;
+
+    (void)snprintf(run->script, sizeof(run->script), SCRIPT_DIR "/%" PRIu64,
+                   run->n);
+    fd = open(run->script, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0444);
+    if (fd < 0) {
+        int rc = err_errno(err, "cannot write the script");
+
+        run->script[0] = '\0';
+        return rc;
+    }
+    while (done < request->head->script_size) {
+        ssize_t n = write(fd, request->script + done,
+                          request->head->script_size - done);
+
+        if (n < 0) {
+            return err_errno(err, "cannot write the script");
+        }
+        done += (size_t)n;
+    }
+    request->argv[0] = shell;
+    request->argv[1] = run->script;
+    return 0;
+}
+
+static int become_user(struct err *err)
+{
+    if (setgroups(0, NULL) < 0 ||
+        setresgid(WIRE_GROUP, WIRE_GROUP, WIRE_GROUP) < 0 ||
+        setresuid(WIRE_USER, WIRE_USER, WIRE_USER) < 0) {
+        return err_errno(err, "cannot become the sandbox's user");
+    }
+    return 0;
+}
+
+static void reset_signals(void)
+{
+    struct sigaction plain = {.sa_handler = SIG_DFL};
+    sigset_t none;
+
+    for (int i = 1; i < NSIG; i++) {
+        (void)sigaction(i, &plain, NULL);
+    }
+    (void)sigemptyset(&none);
+    (void)sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+static int set_stdio(const int *fds, struct err *err)
+{
+    int input = fds[WIRE_EXEC_STDIN];
+
+    if (input < 0) {
+        input = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    }
+    if (input < 0 || dup2(input, 0) < 0 || dup2(fds[WIRE_EXEC_STDOUT], 1) < 0 ||
+        dup2(fds[WIRE_EXEC_STDERR], 2) < 0) {
+        return err_errno(err, "cannot set up the standard streams");
+    }
+    if (syscall(SYS_close_range, 3U, ~0U, 0U) < 0) {
+        return err_errno(err, "close_range");
+    }
+    return 0;
+}
+
+/* The command's process up to its program; says why when it cannot be. */
+NORETURN static void be_command(const struct init *init,
+                                const struct request *request, const int *fds)
+{
+    struct err *err = init->failure;
+    int rc;
+
+    reset_signals();
+    (void)setsid();
+    (void)umask(022);
+    rc = become_user(err);
+    if (rc == 0) {
+        rc = set_stdio(fds, err);
+    }
+    if (rc == 0 && chdir(request->cwd) < 0) {
+        rc = err_errno(err, "cannot work in '%s'", request->cwd);
+    }
+    if (rc == 0) {
+        rc = filter_install(init->filter);
+        if (rc < 0) {
+            (void)err_set(err, -rc, "cannot install the seccomp filter");
+        }
+    }
+    if (rc == 0) {
+        (void)execvpe(request->argv[0], request->argv, request->env);
+        (void)err_errno(err, "cannot run '%s'", request->argv[0]);
+    }
+    _exit(127);
+}
+
+/* Returns once the new process runs its program, or has failed to. */
+static int spawn(struct init *init, const struct request *request,
+                 const int *fds, struct run *run, struct err *err)
+{
+    struct clone_args args = {.flags = (__u64)CLONE_VFORK | CLONE_INTO_CGROUP,
+                              .exit_signal = SIGCHLD,
+                              .cgroup = (__u64)fds[WIRE_EXEC_CGROUP]};
+    pid_t pid;
+
+    err_clear(init->failure);
+    pid = (pid_t)syscall(SYS_clone3, &args, sizeof(args));
+    if (pid == 0) {
+        be_command(init, request, fds);
+    }
+    if (pid < 0) {
+        return err_errno(err, "cannot make a process");
+    }
+    if (init->failure->code != 0) {
+        *err = *init->failure;
+        (void)waitpid(pid, NULL, 0);
+        return -err->code;
+    }
+    run->pid = pid;
+    return 0;
+}
+
+static void end_run(struct run *run)
+{
+    if (run->script[0]) {
+        (void)unlink(run->script);
+    }
+    cleanup_fd(&run->cgroup);
+    cleanup_fd(&run->reply);
+    list_remove(&run->link);
+    free(run);
+}
+
+static int start(struct init *init, uint64_t n, int *fds, struct run *run,
+                 struct err *err)
+{
+    struct request request;
+    int rc = read_request(fds[WIRE_EXEC_REQUEST], &request, err);
+
+    run->n = n;
+    if (rc == 0 && request.head->argc == 0) {
+        rc = write_script(&request, run, err);
+    }
+    if (rc == 0) {
+        rc = spawn(init, &request, fds, run, err);
+    }
+    free_request(&request);
+    return rc;
+}
+
+static void serve_exec(struct init *init, uint64_t n, int *fds)
+{
+    struct wire started = {.type = WIRE_STARTED, .n = n};
+    struct err err = ERR_INIT;
+    struct run *run = calloc(1, sizeof(*run));
+
+    if (!run) {
+        (void)err_set(&err, ENOMEM, "out of memory");
+        reply_failure(fds[WIRE_EXEC_REPLY], &err);
+        return;
+    }
+    run->cgroup = -1;
+    run->reply = -1;
+    list_init(&run->link);
+    if (start(init, n, fds, run, &err) < 0) {
+        reply_failure(fds[WIRE_EXEC_REPLY], &err);
+        end_run(run);
+        return;
+    }
+    run->cgroup = TAKE_FD(fds[WIRE_EXEC_CGROUP]);
+    run->reply = TAKE_FD(fds[WIRE_EXEC_REPLY]);
+    list_add(&init->runs, &run->link);
+    started.pid = run->pid;
+    reply(run->reply, &started);
+}
+
+/* Once over all processes of a command; tells how many there were. */
+static int signal_pass(int cgroup, int signal)
+{
+    int fd = openat(cgroup, "cgroup.procs", O_RDONLY | O_CLOEXEC);
+    FILE *file = fd < 0 ? NULL : fdopen(fd, "r");
+    char line[32];
+    int count = 0;
+
+    if (!file) {
+        cleanup_fd(&fd);
+        return 0;
+    }
+    while (fgets(line, sizeof(line), file)) {
+        /* As this process counts: none outside the sandbox can be meant. */
+        pid_t pid = (pid_t)strtol(line, NULL, 10);
+
+        if (pid > 1 && kill(pid, signal) == 0) {
+            count++;
+        }
+    }
+    (void)fclose(file);
+    return count;
+}
+
+static void serve_signal(const struct init *init, uint64_t n, int signal)
+{
+    list_each(node, &init->runs)
+    {
+        const struct run *run = container_of(node, struct run, link);
+
+        if (run->n == n) {
+            (void)signal_pass(run->cgroup, signal);
+            return;
+        }
+    }
+}
+
+static void serve_request(struct init *init)
+{
+    struct wire request;
+    struct err err = ERR_INIT;
+    int fds[WIRE_FD_MAX];
+
+    if (wire_recv(init->sock, &request, fds, &err) < 0) {
+        /* The daemon is gone; all others in here end with process 1. */
+        _exit(0);
+    }
+    if (request.type == WIRE_EXEC) {
+        serve_exec(init, request.n, fds);
+    } else if (request.type == WIRE_SIGNAL) {
+        serve_signal(init, request.n, request.code);
+    }
+    for (int i = 0; i < WIRE_FD_MAX; i++) {
+        cleanup_fd(&fds[i]);
+    }
+}
+
+static void tell_end(struct init *init, pid_t pid, int status)
+{
+    struct wire wire = {.type = WIRE_EXITED, .code = status, .pid = pid};
+
+    list_each_safe(node, &init->runs)
+    {
+        struct run *run = container_of(node, struct run, link);
+
+        if (run->pid == pid) {
+            wire.n = run->n;
+            reply(run->reply, &wire);
+            end_run(run);
+        }
+    }
+}
+
+static void reap(struct init *init)
+{
+    struct signalfd_siginfo info;
+    int status;
+    pid_t pid;
+
+    while (read(init->signals, &info, sizeof(info)) > 0) {
+    }
+    pid = waitpid(-1, &status, WNOHANG);
+    while (pid > 0) {
+        tell_end(init, pid, status);
+        pid = waitpid(-1, &status, WNOHANG);
+    }
+}
+
+static int set_up(struct init *init, struct err *err)
+{
+    sigset_t child;
+
+    (void)signal(SIGCHLD, SIG_DFL);
+    (void)sigemptyset(&child);
+    (void)sigaddset(&child, SIGCHLD);
+    (void)sigprocmask(SIG_BLOCK, &child, NULL);
+    init->signals = signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
+    init->failure = mmap(NULL, sizeof(*init->failure), PROT_READ | PROT_WRITE,
+                         MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    /* Where execvpe() looks for a program. */
+    if (clearenv() != 0 || setenv("PATH", WIRE_PATH, 1) < 0 ||
+        init->signals < 0 || init->failure == MAP_FAILED ||
+        mkdir(SCRIPT_DIR, 0755) < 0) {
+        return err_errno(err, "cannot set up process 1");
+    }
+    return 0;
+}
+
+void init_serve(int sock, const struct filter *filter)
+{
+    struct init init = {.sock = sock, .filter = filter};
+    struct wire wire = {.type = WIRE_READY};
+    struct err err = ERR_INIT;
+    struct pollfd fds[2];
+
+    list_init(&init.runs);
+    if (set_up(&init, &err) < 0) {
+        wire.type = WIRE_FAILED;
+        wire.code = err.code;
+        (void)snprintf(wire.words, sizeof(wire.words), "%s", err.msg);
+    }
+    if (wire_send(sock, &wire, NULL, 0, &err) < 0 || wire.type == WIRE_FAILED) {
+        _exit(1);
+    }
+    fds[0] = (struct pollfd){.fd = init.signals, .events = POLLIN};
+    fds[1] = (struct pollfd){.fd = sock, .events = POLLIN};
+    for (;;) {
+        if (poll(fds, 2, -1) < 0) {
+            continue;
+        }
+        if (fds[0].revents) {
+            reap(&init);
+        }
+        if (fds[1].revents) {
+            serve_request(&init);
+        }
+    }
+}

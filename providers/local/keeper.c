@@ -1,0 +1,245 @@
+/*
+ * sessionfs-keeper: makes sandboxes for the daemon that started it, and sees
+ * to it that none outlives that daemon. See wire.h for what is said.
+ */
+#include "providers/local/keeper.h"
+
+#include "core/cleanup.h"
+#include "providers/local/cgroup.h"
+#include "providers/local/wire.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <time.h>
+
+/* Names of the groups that keepers make, below the one they run in. */
+#define GROUP_PREFIX "sessionfs-keeper."
+
+enum {
+    GROUP_TRIES = 100,
+    CLEAR_WAIT_MS = 10000,
+};
+
+struct keeper {
+    int self;      /* The cgroup that the daemon runs in. */
+    int group;     /* Ours below it, locked while we live. */
+    char name[64]; /* Of ours. */
+    struct filter filter;
+};
+
+static void sleep_ms(int ms)
+{
+    struct timespec ts = {.tv_sec = 0, .tv_nsec = ms * 1000000L};
+
+    (void)nanosleep(&ts, NULL);
+}
+
+/* Ends everything in a group and removes it. */
+static bool clear_group(int parent, int group, const char *name)
+{
+    struct err err = ERR_INIT;
+
+    for (int waited = 0; waited < CLEAR_WAIT_MS; waited++) {
+        /* Again each time: what was being born may have escaped a kill. */
+        if (cgroup_kill(group, &err) < 0) {
+            return false;
+        }
+        if (!cgroup_is(group, "populated") &&
+            cgroup_remove(parent, name) == 0) {
+            return true;
+        }
+        sleep_ms(1);
+    }
+    return false;
+}
+
+/*
+ * A group whose lock can be had belongs to a keeper that died: nobody else
+ * can end what is left in it.
+ */
+static void clear_leftover(int parent, const char *name)
+{
+    AUTO_FD int group =
+        openat(parent, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    if (group >= 0 && flock(group, LOCK_EX | LOCK_NB) == 0) {
+        (void)clear_group(parent, group, name);
+    }
+}
+
+static void clear_leftovers(int parent)
+{
+    int fd = openat(parent, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    const struct dirent *entry;
+
+    if (!dir) {
+        cleanup_fd(&fd);
+        return;
+    }
+    entry = readdir(dir);
+    while (entry) {
+        if (strncmp(entry->d_name, GROUP_PREFIX, strlen(GROUP_PREFIX)) == 0) {
+            clear_leftover(parent, entry->d_name);
+        }
+        entry = readdir(dir);
+    }
+    (void)closedir(dir);
+}
+
+/* Between mkdir and lock another keeper may take the group for a leftover. */
+static int lock_group(struct keeper *keeper, int group, struct err *err)
+{
+    struct stat locked;
+    struct stat named;
+
+    if (flock(group, LOCK_EX | LOCK_NB) < 0) {
+        return err_errno(err, "cannot lock cgroup '%s'", keeper->name);
+    }
+    if (fstat(group, &locked) < 0 ||
+        fstatat(keeper->self, keeper->name, &named, 0) < 0 ||
+        locked.st_ino != named.st_ino) {
+        return err_set(err, EAGAIN, "cgroup '%s' was removed", keeper->name);
+    }
+    return 0;
+}
+
+static int make_group(struct keeper *keeper, struct err *err)
+{
+    int rc = -EEXIST;
+
+    for (int i = 0; i < GROUP_TRIES && (rc == -EEXIST || rc == -EAGAIN); i++) {
+        AUTO_FD int group = -1;
+
+        (void)snprintf(keeper->name, sizeof(keeper->name), GROUP_PREFIX "%d.%d",
+                       (int)getpid(), i);
+        rc = cgroup_make(keeper->self, keeper->name, 0, &group, err);
+        if (rc == 0) {
+            rc = lock_group(keeper, group, err);
+        }
+        if (rc == 0) {
+            keeper->group = TAKE_FD(group);
+        }
+    }
+    return rc;
+}
+
+static int need_cgroup_file(int group, const char *name, const char *release,
+                            struct err *err)
+{
+    if (faccessat(group, name, W_OK, 0) < 0) {
+        return err_errno(err, "%s is needed (Linux %s)", name, release);
+    }
+    return 0;
+}
+
+static int set_up(struct keeper *keeper, struct err *err)
+{
+    AUTO_FD int mount = -1;
+    int rc;
+
+    if (geteuid() != 0) {
+        return err_set(err, EPERM, "sandboxes can be made by root only");
+    }
+    rc = cgroup_open_self(&mount, &keeper->self, err);
+    if (rc < 0) {
+        return rc;
+    }
+    clear_leftovers(keeper->self);
+    rc = make_group(keeper, err);
+    if (rc == 0) {
+        rc = need_cgroup_file(keeper->group, "cgroup.freeze", "5.2", err);
+    }
+    if (rc == 0) {
+        rc = need_cgroup_file(keeper->group, "cgroup.kill", "5.14", err);
+    }
+    if (rc == 0) {
+        rc = filter_build(&keeper->filter, err);
+    }
+    return rc == 0 ? sandbox_probe(err) : rc;
+}
+
+static int send_failure(uint64_t n, const struct err *why)
+{
+    struct wire wire = {.type = WIRE_FAILED, .code = why->code, .n = n};
+    struct err err = ERR_INIT;
+
+    (void)snprintf(wire.words, sizeof(wire.words), "%s", why->msg);
+    return wire_send(WIRE_KEEPER_FD, &wire, NULL, 0, &err);
+}
+
+static int start(const struct keeper *keeper, const struct wire *request,
+                 const int *fds)
+{
+    struct sandbox_plan plan = {.workspace = fds[0],
+                                .cgroup = fds[1],
+                                .id_base = request->id_base,
+                                .filter = &keeper->filter};
+    struct wire reply = {.type = WIRE_STARTED, .n = request->n};
+    struct sandbox_made made;
+    struct err err = ERR_INIT;
+    int rc;
+
+    if (sandbox_start(&plan, &made, &err) < 0) {
+        return send_failure(request->n, &err);
+    }
+    rc = wire_send(WIRE_KEEPER_FD, &reply, (int[]){made.sock, made.pidfd}, 2,
+                   &err);
+    (void)close(made.sock);
+    (void)close(made.pidfd);
+    return rc;
+}
+
+/* Until the daemon's end of the socket is closed, by its death at last. */
+static void serve(const struct keeper *keeper)
+{
+    struct wire request;
+    struct err err = ERR_INIT;
+    int fds[WIRE_FD_MAX];
+    int rc = 0;
+
+    while (rc == 0 && wire_recv(WIRE_KEEPER_FD, &request, fds, &err) == 0) {
+        if (request.type == WIRE_START) {
+            rc = start(keeper, &request, fds);
+        }
+        for (int i = 0; i < WIRE_FD_MAX; i++) {
+            cleanup_fd(&fds[i]);
+        }
+    }
+}
+
+int main(void)
+{
+    struct keeper keeper = {.self = -1, .group = -1};
+    struct wire ready = {.type = WIRE_READY};
+    struct err err = ERR_INIT;
+    bool cleared = true;
+    int rc;
+
+    /* Dead inits are reaped by nobody else, and nobody asks how they ended. */
+    (void)signal(SIGCHLD, SIG_IGN);
+    (void)signal(SIGPIPE, SIG_IGN);
+    (void)umask(022);
+    (void)fcntl(WIRE_KEEPER_FD, F_SETFD, FD_CLOEXEC);
+    if (fcntl(STDERR_FILENO, F_GETFD) < 0) {
+        (void)open("/dev/null", O_RDWR);
+    }
+    rc = chdir("/") < 0 ? err_errno(&err, "chdir /") : set_up(&keeper, &err);
+    if (rc < 0) {
+        (void)send_failure(0, &err);
+    } else if (wire_send(WIRE_KEEPER_FD, &ready, &keeper.group, 1, &err) == 0) {
+        serve(&keeper);
+    }
+    if (keeper.group >= 0) {
+        cleared = clear_group(keeper.self, keeper.group, keeper.name);
+    }
+    return cleared && rc == 0 ? 0 : 1;
+}

@@ -1,0 +1,333 @@
+/* The daemon's side of the keeper. See link.h and wire.h. */
+#include "providers/local/link.h"
+
+#include "core/cleanup.h"
+#include "core/clock.h"
+#include "core/mutex.h"
+#include "providers/local/cgroup.h"
+#include "providers/local/wire.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+#define PROGRAM "sessionfs-keeper"
+
+enum {
+    TURN_MS = 50,      /* How often a waiter looks at its token. */
+    CLOSE_MS = 12000,  /* For the end of all sandboxes. */
+    CLOSE_STEP_MS = 2, /* How often we look for it. */
+};
+
+struct link {
+    struct mutex lock;
+    struct cond turn;
+    bool busy GUARDED; /* by lock: whoever set it owns the rest */
+    uint64_t requests;
+    pid_t pid;
+    int sock; /* -1: there is no keeper. */
+    int cgroup;
+};
+
+/* ---- The process ---- */
+
+/* Beside our own program, as it is built; else where it is installed. */
+static int find_program(char out[PATH_MAX], struct err *err)
+{
+    ssize_t n = readlink("/proc/self/exe", out, PATH_MAX - 1);
+    char *slash;
+
+    out[n < 0 ? 0 : n] = '\0';
+    slash = strrchr(out, '/');
+    if (slash && slash + 1 + sizeof(PROGRAM) <= out + PATH_MAX) {
+        memcpy(slash + 1, PROGRAM, sizeof(PROGRAM));
+        if (access(out, X_OK) == 0) {
+            return 0;
+        }
+    }
+    (void)snprintf(out, PATH_MAX, "%s", SESSIONFS_LIBEXECDIR "/" PROGRAM);
+    if (access(out, X_OK) < 0) {
+        return err_errno(err, "cannot find %s", PROGRAM);
+    }
+    return 0;
+}
+
+static int add_actions(posix_spawn_file_actions_t *actions, int sock)
+{
+    int rc = posix_spawn_file_actions_adddup2(actions, sock, WIRE_KEEPER_FD);
+
+    for (int fd = STDIN_FILENO; rc == 0 && fd <= STDOUT_FILENO; fd++) {
+        rc = posix_spawn_file_actions_addopen(actions, fd, "/dev/null", O_RDWR,
+                                              0);
+    }
+    return rc;
+}
+
+static int set_attributes(posix_spawnattr_t *attributes)
+{
+    sigset_t all;
+    sigset_t none;
+    int rc;
+
+    (void)sigfillset(&all);
+    (void)sigemptyset(&none);
+    /* A session of its own: the terminal's Ctrl-C is not for it. */
+    rc = posix_spawnattr_setflags(attributes, POSIX_SPAWN_SETSID |
+                                                  POSIX_SPAWN_SETSIGDEF |
+                                                  POSIX_SPAWN_SETSIGMASK);
+    if (rc == 0) {
+        rc = posix_spawnattr_setsigdefault(attributes, &all);
+    }
+    return rc == 0 ? posix_spawnattr_setsigmask(attributes, &none) : rc;
+}
+
+static int spawn(int sock, pid_t *out, struct err *err)
+{
+    char path[PATH_MAX];
+    char name[] = PROGRAM;
+    char *argv[] = {name, NULL};
+    char *env[] = {NULL}; /* Secrets of ours are not for it. */
+    posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attributes;
+    int rc = find_program(path, err);
+
+    if (rc < 0) {
+        return rc;
+    }
+    (void)posix_spawn_file_actions_init(&actions);
+    (void)posix_spawnattr_init(&attributes);
+    rc = add_actions(&actions, sock);
+    if (rc == 0) {
+        rc = set_attributes(&attributes);
+    }
+    if (rc == 0) {
+        rc = posix_spawn(out, path, &actions, &attributes, argv, env);
+    }
+    (void)posix_spawnattr_destroy(&attributes);
+    (void)posix_spawn_file_actions_destroy(&actions);
+    return rc ? err_set(err, rc, "cannot start '%s'", path) : 0;
+}
+
+/* Ends a keeper; with `patience` it may first end its sandboxes. */
+static void end_keeper(struct link *link, int64_t patience_ms)
+{
+    int64_t deadline = clock_deadline(patience_ms);
+
+    cleanup_fd(&link->sock);
+    cleanup_fd(&link->cgroup);
+    link->sock = -1;
+    link->cgroup = -1;
+    while (link->pid > 0 && waitpid(link->pid, NULL, WNOHANG) == 0) {
+        if (clock_ms() >= deadline) {
+            (void)kill(link->pid, SIGKILL);
+            (void)waitpid(link->pid, NULL, 0);
+            break;
+        }
+        (void)poll(NULL, 0, CLOSE_STEP_MS);
+    }
+    link->pid = 0;
+}
+
+/* Waits for a message. -EPIPE: the keeper is dead. */
+static int await(int sock, const struct limits *limits, struct wire *out,
+                 int fds[WIRE_FD_MAX], struct err *err)
+{
+    int rc = limits_wait(limits, sock, POLLIN, err);
+
+    if (rc == 0) {
+        rc = wire_recv(sock, out, fds, err);
+    }
+    return rc;
+}
+
+static int greet(struct link *link, const struct limits *limits,
+                 struct err *err)
+{
+    struct wire wire;
+    int fds[WIRE_FD_MAX];
+    int rc = await(link->sock, limits, &wire, fds, err);
+
+    if (rc < 0) {
+        return err_wrap(err, rc, "%s", PROGRAM);
+    }
+    if (wire.type != WIRE_READY) {
+        return err_set(err, wire.code > 0 ? wire.code : EPROTO, "%s",
+                       wire.words);
+    }
+    link->cgroup = fds[0];
+    return 0;
+}
+
+static int start_keeper(struct link *link, const struct limits *limits,
+                        struct err *err)
+{
+    AUTO_FD int theirs = -1;
+    int pair[2];
+    int rc;
+
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) {
+        return err_errno(err, "socketpair");
+    }
+    link->sock = pair[0];
+    theirs = pair[1];
+    rc = spawn(theirs, &link->pid, err);
+    cleanup_fd(&theirs);
+    theirs = -1;
+    if (rc == 0) {
+        rc = greet(link, limits, err);
+    }
+    if (rc < 0) {
+        end_keeper(link, 1000);
+    }
+    return rc;
+}
+
+int link_open(const struct limits *limits, struct link **out, struct err *err)
+{
+    struct link *link = calloc(1, sizeof(*link));
+    int rc;
+
+    if (!link) {
+        return err_set(err, ENOMEM, "out of memory");
+    }
+    mutex_init(&link->lock);
+    cond_init(&link->turn);
+    link->sock = -1;
+    link->cgroup = -1;
+    rc = start_keeper(link, limits, err);
+    if (rc < 0) {
+        link_close(link);
+        return rc;
+    }
+    *out = link;
+    return 0;
+}
+
+void link_close(struct link *link)
+{
+    if (link) {
+        end_keeper(link, CLOSE_MS);
+        cond_done(&link->turn);
+        mutex_done(&link->lock);
+        free(link);
+    }
+}
+
+/* ---- Requests, one at a time ---- */
+
+static int take_turn(struct link *link, const struct limits *limits,
+                     struct err *err)
+{
+    int rc = 0;
+
+    mutex_lock(&link->lock);
+    while (link->busy && rc == 0) {
+        (void)cond_wait(&link->turn, &link->lock, clock_deadline(TURN_MS));
+        if (cancel_fired(limits->cancel)) {
+            rc = err_set(err, ECANCELED, "cancelled");
+        } else if (clock_ms() >= limits->deadline_ms) {
+            rc = err_set(err, ETIMEDOUT, "the keeper is busy");
+        }
+    }
+    if (rc == 0) {
+        link->busy = true;
+    }
+    mutex_unlock(&link->lock);
+    return rc;
+}
+
+static void end_turn(struct link *link)
+{
+    mutex_lock(&link->lock);
+    link->busy = false;
+    cond_broadcast(&link->turn);
+    mutex_unlock(&link->lock);
+}
+
+/* Takes the answer to request n; those to abandoned ones are dropped. */
+static int take_answer(struct link *link, uint64_t n,
+                       const struct limits *limits, struct link_made *out,
+                       struct err *err)
+{
+    for (;;) {
+        struct wire wire;
+        int fds[WIRE_FD_MAX];
+        int rc = await(link->sock, limits, &wire, fds, err);
+
+        if (rc < 0) {
+            return rc;
+        }
+        if (wire.n == n && wire.type == WIRE_STARTED) {
+            out->sock = fds[0];
+            out->pidfd = fds[1];
+            return 0;
+        }
+        for (int i = 0; i < WIRE_FD_MAX; i++) {
+            cleanup_fd(&fds[i]);
+        }
+        if (wire.n == n) {
+            return err_set(err, wire.code > 0 ? wire.code : EPROTO, "%s",
+                           wire.words);
+        }
+    }
+}
+
+static int request(struct link *link, const struct link_plan *plan,
+                   const struct limits *limits, struct link_made *out,
+                   struct err *err)
+{
+    struct wire wire = {
+        .type = WIRE_START, .n = ++link->requests, .id_base = plan->id_base};
+    AUTO_FD int cgroup = -1;
+    int rc = cgroup_make(link->cgroup, plan->name, plan->id_base, &cgroup, err);
+
+    if (rc == -ENOENT || rc == -ENODEV) {
+        return err_set(err, EPIPE, "the keeper's cgroup is gone");
+    }
+    if (rc < 0) {
+        return rc;
+    }
+    rc = wire_send(link->sock, &wire, (int[]){plan->workspace, cgroup}, 2, err);
+    if (rc == 0) {
+        rc = take_answer(link, wire.n, limits, out, err);
+    }
+    if (rc < 0) {
+        struct err ignored = ERR_INIT;
+
+        /* A sandbox that is still being born into it dies at once. */
+        (void)cgroup_kill(cgroup, &ignored);
+        (void)cgroup_remove(link->cgroup, plan->name);
+        return rc;
+    }
+    (void)fcntl(out->sock, F_SETFL, O_NONBLOCK);
+    out->cgroup = TAKE_FD(cgroup);
+    return 0;
+}
+
+int link_start(struct link *link, const struct link_plan *plan,
+               const struct limits *limits, struct link_made *out,
+               struct err *err)
+{
+    int rc = take_turn(link, limits, err);
+
+    if (rc < 0) {
+        return rc;
+    }
+    rc = link->sock < 0 ? -EPIPE : request(link, plan, limits, out, err);
+    if (rc == -EPIPE) {
+        end_keeper(link, 0);
+        rc = start_keeper(link, limits, err);
+        if (rc == 0) {
+            rc = request(link, plan, limits, out, err);
+        }
+    }
+    end_turn(link);
+    return rc;
+}

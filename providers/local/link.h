@@ -1,0 +1,60 @@
+/*
+ * The daemon's side of the keeper: a process that makes sandboxes, started at
+ * need and again when it has died. With it die all sandboxes it made.
+ * Thread-safe.
+ */
+#ifndef SESSIONFS_LOCAL_LINK_H
+#define SESSIONFS_LOCAL_LINK_H
+
+#include "core/cancel.h"
+
+struct link;
+
+/* What a sandbox is made of; borrowed. */
+struct link_plan {
+    const char *name; /* Of its cgroup; never used before. */
+    int workspace;
+    uint32_t id_base;
+};
+
+/* A new sandbox's fds: the caller's. */
+struct link_made {
+    int sock;   /* To init, not blocking; it says WIRE_READY or _FAILED. */
+    int pidfd;  /* Of init. */
+    int cgroup; /* All its processes are in there and below. */
+};
+
+/**
+ * Starts a keeper.
+ *
+ * @param limits until it is ready
+ * @param out    on success
+ * @param err    filled on failure: what this machine lacks, in words
+ * @return 0 or a negative errno
+ */
+MUST_USE int link_open(const struct limits *limits, struct link **out,
+                       struct err *err);
+
+/**
+ * Ends the keeper with all its sandboxes, and waits for that.
+ *
+ * @param link freed; NULL is fine
+ */
+void link_close(struct link *link);
+
+/**
+ * Makes a sandbox; it is not ready yet. Starts a new keeper where the old one
+ * has died.
+ *
+ * @param link   the keeper
+ * @param plan   borrowed
+ * @param limits deadline and token
+ * @param out    written on success
+ * @param err    filled on failure
+ * @return 0 or a negative errno
+ */
+MUST_USE int link_start(struct link *link, const struct link_plan *plan,
+                        const struct limits *limits, struct link_made *out,
+                        struct err *err);
+
+#endif

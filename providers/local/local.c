@@ -1,0 +1,406 @@
+/* The provider `local`: its slots. See local.h. */
+#include "providers/local/local.h"
+
+#include "core/cleanup.h"
+#include "core/clock.h"
+#include "providers/local/link.h"
+#include "providers/local/remove.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* Names in a sandbox's directory. */
+#define WORKSPACE_DIR "workspace"
+#define REMOVED_DIR   "workspace.removed"
+
+enum {
+    OPEN_MS = 10000, /* For the keeper to be ready. */
+    /* A range that neither distributions nor systemd hand out. */
+    ID_FIRST = 0x70000000,
+    ID_RANGES = 4096,
+};
+
+static provider_open_fn local_open;
+static provider_close_fn local_close;
+static provider_life_fn local_create;
+static provider_life_fn local_resume;
+static provider_life_fn local_pause;
+static provider_life_fn local_destroy;
+static provider_status_fn local_status;
+static provider_exec_fn local_exec;
+static provider_signal_fn local_signal;
+static provider_root_fn local_root;
+
+extern const struct provider_ops provider_local;
+
+const struct provider_ops provider_local = {
+    .name = "local",
+    .summary = "sandboxes on this machine, in namespaces of their own",
+    .flags = PROVIDER_FILES_WHEN_PAUSED | PROVIDER_SPLIT_STDERR |
+             PROVIDER_STDIN | PROVIDER_BACKGROUND | PROVIDER_MEMORY_KEPT,
+    .open = local_open,
+    .close = local_close,
+    .create = local_create,
+    .resume = local_resume,
+    .pause = local_pause,
+    .destroy = local_destroy,
+    .status = local_status,
+    .exec = local_exec,
+    .signal = local_signal,
+    .root = local_root,
+};
+
+static struct local *local_of(struct provider *provider)
+{
+    return container_of(provider, struct local, base);
+}
+
+/* Two sandboxes may share a range: nothing but ids is behind it. */
+static uint32_t id_base_of(uint64_t number)
+{
+    return ID_FIRST + (uint32_t)(number % ID_RANGES) * WIRE_ID_COUNT;
+}
+
+/* ---- The registry of boxes ---- */
+
+static struct box *find_locked(struct local *local, uint64_t number)
+    REQUIRES(local->lock)
+{
+    list_each(node, &local->boxes)
+    {
+        struct box *box = container_of(node, struct box, link);
+
+        if (box->number == number) {
+            return box;
+        }
+    }
+    return NULL;
+}
+
+/* A reference, or NULL when the sandbox has not been started by us. */
+static struct box *find_box(struct local *local, uint64_t number)
+{
+    struct box *box;
+
+    mutex_lock(&local->lock);
+    box = find_locked(local, number);
+    if (box) {
+        (void)box_ref(box);
+    }
+    mutex_unlock(&local->lock);
+    return box;
+}
+
+static void add_box(struct local *local, struct box *box)
+{
+    mutex_lock(&local->lock);
+    list_add(&local->boxes, &box->link);
+    mutex_unlock(&local->lock);
+}
+
+/* Ends a box and takes it out of the registry. */
+static int drop_box(struct local *local, struct box *box,
+                    const struct limits *limits, struct err *err)
+{
+    int rc = box_end(box, limits, err);
+
+    if (rc < 0) {
+        return rc;
+    }
+    mutex_lock(&local->lock);
+    list_remove(&box->link);
+    mutex_unlock(&local->lock);
+    box_unref(box);
+    return 0;
+}
+
+/* ---- Directories ---- */
+
+static int open_dir(const struct sandbox *sandbox, struct err *err)
+{
+    int fd = open(sandbox->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    return fd < 0 ? err_errno(err, "the sandbox's directory") : fd;
+}
+
+static int open_workspace(const struct sandbox *sandbox, struct err *err)
+{
+    AUTO_FD int dir = open_dir(sandbox, err);
+    int fd;
+
+    if (dir < 0) {
+        return dir;
+    }
+    fd = openat(dir, WORKSPACE_DIR,
+                O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0 && errno == ENOENT) {
+        return err_set(err, ESTALE, "the workspace is gone");
+    }
+    return fd < 0 ? err_errno(err, "the workspace") : fd;
+}
+
+/* A create that a crash cut off may have left one: it is taken over. */
+static int make_workspace(const struct sandbox *sandbox, struct err *err)
+{
+    uint32_t base = id_base_of(sandbox->number);
+    AUTO_FD int dir = open_dir(sandbox, err);
+    AUTO_FD int fd = -1;
+
+    if (dir < 0) {
+        return dir;
+    }
+    if (mkdirat(dir, WORKSPACE_DIR, 0755) == 0) {
+        if (fchownat(dir, WORKSPACE_DIR, base + WIRE_USER, base + WIRE_GROUP,
+                     AT_SYMLINK_NOFOLLOW) < 0) {
+            return err_errno(err, "cannot give away the workspace");
+        }
+    } else if (errno != EEXIST) {
+        return err_errno(err, "cannot make the workspace");
+    }
+    fd = open_workspace(sandbox, err);
+    return fd < 0 ? fd : TAKE_FD(fd);
+}
+
+/* Under another name it is no workspace any more, half removed or not. */
+static int remove_workspace(const struct sandbox *sandbox,
+                            const struct limits *limits, struct err *err)
+{
+    AUTO_FD int dir = open(sandbox->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int rc;
+
+    if (dir < 0) {
+        return errno == ENOENT ? 0 : err_errno(err, "the sandbox's directory");
+    }
+    rc = remove_tree(dir, REMOVED_DIR, limits, err);
+    if (rc < 0) {
+        return rc;
+    }
+    if (renameat(dir, WORKSPACE_DIR, dir, REMOVED_DIR) < 0) {
+        return errno == ENOENT ? 0 : err_errno(err, "the workspace");
+    }
+    return remove_tree(dir, REMOVED_DIR, limits, err);
+}
+
+/* ---- Slots ---- */
+
+static int local_open(const struct provider_env *env, struct provider **out,
+                      struct err *err)
+{
+    struct local *local = calloc(1, sizeof(*local));
+    struct cancel never;
+    struct limits limits = {.deadline_ms = clock_deadline(OPEN_MS),
+                            .cancel = &never};
+    int rc;
+
+    if (!local) {
+        return err_set(err, ENOMEM, "out of memory");
+    }
+    rc = cancel_init(&never, err);
+    if (rc == 0) {
+        rc = link_open(&limits, &local->link, err);
+        cancel_done(&never);
+    }
+    if (rc < 0) {
+        free(local);
+        return rc;
+    }
+    local->loop = env->loop;
+    mutex_init(&local->lock);
+    cond_init(&local->quiet);
+    list_init(&local->boxes);
+    list_init(&local->commands);
+    *out = &local->base;
+    return 0;
+}
+
+static void local_close(struct provider *provider)
+{
+    struct local *local = local_of(provider);
+    struct list *node;
+
+    /* The keeper ends all sandboxes, and that ends all commands. */
+    link_close(local->link);
+    command_close_all(local);
+    mutex_lock(&local->lock);
+    node = list_pop(&local->boxes);
+    while (node) {
+        box_unref(container_of(node, struct box, link));
+        node = list_pop(&local->boxes);
+    }
+    mutex_unlock(&local->lock);
+    cond_done(&local->quiet);
+    mutex_done(&local->lock);
+    free(local);
+}
+
+static int fill_instance(const struct sandbox *sandbox, struct instance *out)
+{
+    struct instance made = {0};
+    char name[32];
+
+    (void)snprintf(name, sizeof(name), "local-%" PRIu64, sandbox->number);
+    made.external_id = strdup(name);
+    made.display_name = strdup(name);
+    made.workspace_path = strdup(WIRE_WORKSPACE);
+    if (!made.external_id || !made.display_name || !made.workspace_path) {
+        instance_done(&made);
+        return -ENOMEM;
+    }
+    instance_done(out);
+    *out = made;
+    return 0;
+}
+
+/* Makes the sandbox run on a workspace, whatever became of its last run. */
+static int run(struct local *local, const struct sandbox *sandbox,
+               int workspace, const struct limits *limits, struct err *err)
+{
+    struct box *box = find_box(local, sandbox->number);
+    int rc = 0;
+
+    if (box && box_alive(box)) {
+        rc = box_freeze(box, false, limits, err);
+        box_unref(box);
+        return rc;
+    }
+    if (box) {
+        rc = drop_box(local, box, limits, err);
+        box_unref(box);
+    }
+    if (rc == 0) {
+        rc =
+            box_start(local->link, sandbox->number, id_base_of(sandbox->number),
+                      workspace, limits, &box, err);
+    }
+    if (rc == 0) {
+        add_box(local, box);
+    }
+    return rc;
+}
+
+static int local_create(struct provider *provider, struct sandbox *sandbox,
+                        const struct limits *limits, struct err *err)
+{
+    AUTO_FD int workspace = make_workspace(sandbox, err);
+    int rc;
+
+    if (workspace < 0) {
+        return workspace;
+    }
+    rc = run(local_of(provider), sandbox, workspace, limits, err);
+    if (rc == 0 && fill_instance(sandbox, sandbox->instance) < 0) {
+        rc = err_set(err, ENOMEM, "out of memory");
+    }
+    return rc;
+}
+
+static int local_resume(struct provider *provider, struct sandbox *sandbox,
+                        const struct limits *limits, struct err *err)
+{
+    AUTO_FD int workspace = open_workspace(sandbox, err);
+
+    if (workspace < 0) {
+        return workspace;
+    }
+    return run(local_of(provider), sandbox, workspace, limits, err);
+}
+
+static int local_pause(struct provider *provider, struct sandbox *sandbox,
+                       const struct limits *limits, struct err *err)
+{
+    struct box *box = find_box(local_of(provider), sandbox->number);
+    AUTO_FD int workspace = -1;
+    int rc = 0;
+
+    if (box && box_alive(box)) {
+        rc = box_freeze(box, true, limits, err);
+    } else {
+        workspace = open_workspace(sandbox, err);
+        rc = workspace < 0 ? workspace : 0;
+    }
+    box_unref(box);
+    return rc;
+}
+
+static int local_destroy(struct provider *provider, struct sandbox *sandbox,
+                         const struct limits *limits, struct err *err)
+{
+    struct local *local = local_of(provider);
+    struct box *box = find_box(local, sandbox->number);
+    int rc = box ? drop_box(local, box, limits, err) : 0;
+
+    box_unref(box);
+    return rc == 0 ? remove_workspace(sandbox, limits, err) : rc;
+}
+
+static int local_status(struct provider *provider,
+                        const struct sandbox *sandbox,
+                        const struct limits *limits, enum provider_state *out,
+                        struct err *err)
+{
+    struct box *box = find_box(local_of(provider), sandbox->number);
+    AUTO_FD int workspace = open_workspace(sandbox, err);
+
+    (void)limits;
+    if (workspace < 0) {
+        box_unref(box);
+        if (workspace != -ESTALE && workspace != -ENOENT) {
+            return workspace;
+        }
+        err_clear(err);
+        *out = PROVIDER_LOST;
+        return 0;
+    }
+    *out = box && box_alive(box) && !atomic_load(&box->frozen)
+               ? PROVIDER_RUNNING
+               : PROVIDER_PAUSED;
+    box_unref(box);
+    return 0;
+}
+
+static int local_exec(struct provider *provider, const struct sandbox *sandbox,
+                      const struct command *command,
+                      const struct limits *limits,
+                      const struct command_sink *sink, void *arg,
+                      struct err *err)
+{
+    struct local *local = local_of(provider);
+    struct box *box = find_box(local, sandbox->number);
+    int rc;
+
+    if (box && box_alive(box) && !atomic_load(&box->frozen)) {
+        rc = command_start(local, box, command, limits, sink, arg, err);
+    } else {
+        rc = err_set(err, EHOSTDOWN, "the sandbox does not run");
+    }
+    box_unref(box);
+    return rc;
+}
+
+static int local_signal(struct provider *provider,
+                        const struct sandbox *sandbox, uint64_t n, int signal,
+                        struct err *err)
+{
+    return command_signal(local_of(provider), sandbox->number, n, signal, err);
+}
+
+static int local_root(struct provider *provider, const struct sandbox *sandbox,
+                      struct provider_root *out, struct err *err)
+{
+    int fd = open_workspace(sandbox, err);
+
+    (void)provider;
+    if (fd < 0) {
+        return fd;
+    }
+    *out = (struct provider_root){.fd = fd,
+                                  .base = id_base_of(sandbox->number),
+                                  .count = WIRE_ID_COUNT,
+                                  .user = WIRE_USER,
+                                  .group = WIRE_GROUP};
+    return 0;
+}

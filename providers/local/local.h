@@ -1,0 +1,65 @@
+/*
+ * The provider `local`: sandboxes on this machine, made by a keeper process.
+ *
+ * A box is one run of a sandbox (box.h), a command is followed in the loop's
+ * thread (command.c), the keeper is behind link.h.
+ */
+#ifndef SESSIONFS_LOCAL_LOCAL_H
+#define SESSIONFS_LOCAL_LOCAL_H
+
+#include "core/mutex.h"
+#include "core/provider.h"
+#include "providers/local/box.h"
+
+struct link;
+
+struct local {
+    struct provider base;
+    struct loop *loop;
+    struct link *link;
+    struct mutex lock;
+    struct cond quiet;            /* A command's object has gone. */
+    struct list boxes GUARDED;    /* by lock; each holds a reference */
+    struct list commands GUARDED; /* by lock; until they are closed */
+};
+
+/**
+ * Starts a command in a box and returns when it runs.
+ *
+ * @param local   the provider
+ * @param box     a running box
+ * @param command borrowed for the call
+ * @param limits  deadline of the start, and the command's token
+ * @param sink    static
+ * @param arg     given to the sink
+ * @param err     filled on failure
+ * @return 0 or a negative errno
+ */
+MUST_USE int command_start(struct local *local, struct box *box,
+                           const struct command *command,
+                           const struct limits *limits,
+                           const struct command_sink *sink, void *arg,
+                           struct err *err);
+
+/**
+ * Signals a running command's processes.
+ *
+ * @param local  the provider
+ * @param number of the session
+ * @param n      of the command
+ * @param signal to send
+ * @param err    filled on failure
+ * @return 0, -ESRCH when it does not run, -EAGAIN
+ */
+MUST_USE int command_signal(struct local *local, uint64_t number, uint64_t n,
+                            int signal, struct err *err);
+
+/**
+ * Waits until every command has been closed. Their processes have ended;
+ * those whose output stays open are closed by force in the end.
+ *
+ * @param local the provider
+ */
+void command_close_all(struct local *local) EXCLUDES(local->lock);
+
+#endif

@@ -1,0 +1,334 @@
+/* A command as the loop's thread follows it. See running.h. */
+#include "providers/local/running.h"
+
+#include "core/cleanup.h"
+#include "core/clock.h"
+#include "providers/local/cgroup.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/wait.h>
+
+enum {
+    READ_SIZE = 64 * 1024, /* Of one callback, so that others have a turn. */
+    GRACE_MS = 1000,       /* From TERM to KILL. */
+    CHECK_MS = 5,          /* Between looks for the end of a killed tree. */
+    DEAD_MS = 1000,        /* When we stop looking. */
+};
+
+static loop_fn on_timer;
+
+struct running *running_new(struct local *local, struct box *box,
+                            const struct command *command)
+{
+    struct running *running = calloc(1, sizeof(*running));
+
+    if (!running) {
+        return NULL;
+    }
+    list_init(&running->link);
+    running->timer = loop_timer_new(local->loop, on_timer, running);
+    if (!running->timer) {
+        free(running);
+        return NULL;
+    }
+    running->local = local;
+    running->box = box_ref(box);
+    running->n = command->n;
+    running->cgroup = -1;
+    running->reply = -1;
+    running->cancel = -1;
+    running->streams[0].fd = -1;
+    running->streams[1].fd = -1;
+    running->result.end = COMMAND_LOST;
+    return running;
+}
+
+/* ---- The end of a command, in the loop's thread ---- */
+
+void running_free(struct running *running)
+{
+    cleanup_fd(&running->cgroup);
+    cleanup_fd(&running->reply);
+    cleanup_fd(&running->cancel);
+    for (int i = 0; i < RUNNING_STREAMS; i++) {
+        cleanup_fd(&running->streams[i].fd);
+    }
+    loop_timer_free(running->timer);
+    free(running->cgroup_name);
+    box_unref(running->box);
+    free(running);
+}
+
+static void close_if_done(struct running *running)
+{
+    struct local *local = running->local;
+
+    if (running->phase != RUNNING_OVER || running->streams[0].fd >= 0 ||
+        running->streams[1].fd >= 0) {
+        return;
+    }
+    /* Processes that it left behind may be gone by now. */
+    box_sweep(running->box, NULL);
+    running->sink->closed(running->arg);
+    mutex_lock(&local->lock);
+    list_remove(&running->link);
+    cond_broadcast(&local->quiet);
+    mutex_unlock(&local->lock);
+    running_free(running);
+}
+
+static void close_stream(struct running_stream *stream)
+{
+    loop_source_free(stream->source);
+    stream->source = NULL;
+    cleanup_fd(&stream->fd);
+    stream->fd = -1;
+}
+
+/* Reads once and hands it on. Returns the bytes, 0 when there are none. */
+static size_t read_stream(struct running_stream *stream, size_t most)
+{
+    struct running *running = stream->running;
+    char data[READ_SIZE];
+    size_t size = most < sizeof(data) ? most : sizeof(data);
+    ssize_t n = read(stream->fd, data, size);
+
+    if (n > 0) {
+        running->sink->output(running->arg,
+                              stream == &running->streams[0] ? COMMAND_STDOUT
+                                                             : COMMAND_STDERR,
+                              data, (size_t)n);
+        return (size_t)n;
+    }
+    if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
+        close_stream(stream);
+    }
+    return 0;
+}
+
+/* What the command wrote before its end comes before its end. */
+static void drain(struct running_stream *stream)
+{
+    int left = 0;
+
+    if (stream->fd < 0 || ioctl(stream->fd, FIONREAD, &left) < 0) {
+        return;
+    }
+    while (left > 0 && stream->fd >= 0) {
+        size_t n = read_stream(stream, (size_t)left);
+
+        if (n == 0) {
+            return;
+        }
+        left -= (int)n;
+    }
+}
+
+static void finish(struct running *running)
+{
+    loop_source_free(running->reply_source);
+    loop_source_free(running->cancel_source);
+    loop_timer_free(running->timer);
+    running->reply_source = NULL;
+    running->cancel_source = NULL;
+    running->timer = NULL;
+    atomic_store(&running->over, true);
+    for (int i = 0; i < RUNNING_STREAMS; i++) {
+        drain(&running->streams[i]);
+    }
+    running->phase = RUNNING_OVER;
+    box_sweep(running->box, TAKE_PTR(running->cgroup_name));
+    running->sink->exited(running->arg, &running->result);
+    close_if_done(running);
+}
+
+/*
+ * Finishes when nothing must be waited for any more. A command that we end is
+ * over when its whole tree is dead, and when init has said so.
+ */
+static void settle(struct running *running)
+{
+    bool ended = running->reply < 0;
+    bool empty;
+
+    if (running->phase == RUNNING_FREELY) {
+        if (ended) {
+            finish(running);
+        }
+        return;
+    }
+    empty = !cgroup_is(running->cgroup, "populated");
+    if ((ended && empty) ||
+        (running->phase == RUNNING_KILL && clock_ms() >= running->give_up_ms)) {
+        finish(running);
+    } else if (running->phase == RUNNING_KILL) {
+        loop_timer_set(running->timer, clock_deadline(CHECK_MS));
+    }
+}
+
+static void kill_tree(struct running *running)
+{
+    struct err err = ERR_INIT;
+
+    (void)cgroup_kill(running->cgroup, &err);
+    running->phase = RUNNING_KILL;
+    running->give_up_ms = clock_deadline(DEAD_MS);
+}
+
+int running_signal(const struct running *running, int signal, struct err *err)
+{
+    struct wire wire = {.type = WIRE_SIGNAL, .n = running->n, .code = signal};
+
+    return box_send(running->box, &wire, NULL, 0, err);
+}
+
+static void ask_to_end(struct running *running, enum command_end end)
+{
+    struct err err = ERR_INIT;
+
+    if (running->phase != RUNNING_FREELY) {
+        return;
+    }
+    running->result.end = end;
+    running->phase = RUNNING_TERM;
+    /* A stopped one cannot end. KILL comes in any case. */
+    if (running_signal(running, SIGTERM, &err) < 0 ||
+        running_signal(running, SIGCONT, &err) < 0) {
+        kill_tree(running);
+    }
+    loop_timer_set(running->timer, clock_deadline(GRACE_MS));
+}
+
+/* ---- Callbacks ---- */
+
+static void on_output(void *arg, uint32_t events)
+{
+    struct running_stream *stream = arg;
+
+    (void)events;
+    (void)read_stream(stream, READ_SIZE);
+    close_if_done(stream->running);
+}
+
+/* Notes how it ended, unless it is we who end it. */
+static void note_end(struct running *running, bool told, int status)
+{
+    struct command_result *result = &running->result;
+    bool ours = running->phase != RUNNING_FREELY;
+    enum command_end end = COMMAND_LOST;
+
+    if (told && WIFEXITED(status)) {
+        end = COMMAND_EXITED;
+        result->code = WEXITSTATUS(status);
+    } else if (told && WIFSIGNALED(status)) {
+        end = COMMAND_KILLED;
+        result->signal = WTERMSIG(status);
+    }
+    if (!ours) {
+        result->end = end;
+    }
+}
+
+static void on_reply(void *arg, uint32_t events)
+{
+    struct running *running = arg;
+    struct wire wire;
+    ssize_t n = read(running->reply, &wire, sizeof(wire));
+    bool told = n == (ssize_t)sizeof(wire) && wire.type == WIRE_EXITED;
+
+    (void)events;
+    note_end(running, told, told ? wire.code : 0);
+    loop_source_free(running->reply_source);
+    running->reply_source = NULL;
+    cleanup_fd(&running->reply);
+    running->reply = -1;
+    settle(running);
+}
+
+static void on_cancel(void *arg, uint32_t events)
+{
+    struct running *running = arg;
+
+    (void)events;
+    loop_source_free(running->cancel_source);
+    running->cancel_source = NULL;
+    ask_to_end(running, COMMAND_CANCELED);
+}
+
+static void on_timer(void *arg)
+{
+    struct running *running = arg;
+
+    if (running->phase == RUNNING_FREELY) {
+        ask_to_end(running, COMMAND_TIMEOUT);
+        return;
+    }
+    if (running->phase == RUNNING_TERM) {
+        kill_tree(running);
+    }
+    settle(running);
+}
+
+/* Without sources it cannot be followed: it is ended and called lost. */
+static void give_up(struct running *running)
+{
+    kill_tree(running);
+    running->result.end = COMMAND_LOST;
+    for (int i = 0; i < RUNNING_STREAMS; i++) {
+        close_stream(&running->streams[i]);
+    }
+    finish(running);
+}
+
+static void follow(void *arg)
+{
+    struct running *running = arg;
+    struct loop *loop = running->local->loop;
+    struct err err = ERR_INIT;
+    int rc = 0;
+
+    running->sink->started(running->arg, running->pid);
+    for (int i = 0; rc == 0 && i < RUNNING_STREAMS; i++) {
+        rc = loop_source_new(loop, running->streams[i].fd, EPOLLIN, on_output,
+                             &running->streams[i], &running->streams[i].source,
+                             &err);
+    }
+    if (rc == 0) {
+        rc = loop_source_new(loop, running->reply, EPOLLIN, on_reply, running,
+                             &running->reply_source, &err);
+    }
+    if (rc == 0) {
+        rc = loop_source_new(loop, running->cancel, EPOLLIN, on_cancel, running,
+                             &running->cancel_source, &err);
+    }
+    if (rc < 0) {
+        give_up(running);
+        return;
+    }
+    loop_timer_set(running->timer, running->timeout_at_ms);
+}
+
+void running_follow(struct running *running)
+{
+    struct local *local = running->local;
+
+    mutex_lock(&local->lock);
+    list_add(&local->commands, &running->link);
+    mutex_unlock(&local->lock);
+    loop_post(local->loop, follow, running);
+}
+
+void running_close(struct running *running)
+{
+    for (int i = 0; i < RUNNING_STREAMS; i++) {
+        close_stream(&running->streams[i]);
+    }
+    if (running->phase == RUNNING_OVER) {
+        close_if_done(running);
+    } else {
+        finish(running);
+    }
+}

@@ -1,0 +1,78 @@
+/*
+ * A command that runs, or whose output is still open, as the loop's thread
+ * follows it. Others only find it in local->commands, under the lock, to
+ * signal it.
+ */
+#ifndef SESSIONFS_LOCAL_RUNNING_H
+#define SESSIONFS_LOCAL_RUNNING_H
+
+#include "providers/local/local.h"
+
+enum {
+    RUNNING_STREAMS = 2
+}; /* By enum command_stream. */
+
+enum running_phase {
+    RUNNING_FREELY,
+    RUNNING_TERM, /* Asked to end; killed when the timer fires. */
+    RUNNING_KILL, /* Killed; given up when `give_up_ms` comes. */
+    RUNNING_OVER, /* sink->exited has been called. */
+};
+
+struct running_stream {
+    struct running *running;
+    int fd; /* -1: at its end. */
+    struct loop_source *source;
+};
+
+struct running {
+    struct list link; /* In local->commands. */
+    struct local *local;
+    struct box *box;
+    uint64_t n;
+    int64_t pid;
+    int cgroup;
+    struct box_leftover *cgroup_name;
+    const struct command_sink *sink;
+    void *arg;
+    struct running_stream streams[RUNNING_STREAMS];
+    int reply; /* -1: the reply, or its end, has come. */
+    struct loop_source *reply_source;
+    int cancel; /* Of the command's token. */
+    struct loop_source *cancel_source;
+    struct loop_timer *timer;
+    int64_t timeout_at_ms;
+    int64_t give_up_ms;
+    enum running_phase phase;
+    struct command_result result;
+    atomic_bool over; /* Not to be signalled any more. */
+};
+
+/**
+ * Makes an object without fds.
+ *
+ * @param local   the provider
+ * @param box     it takes a reference
+ * @param command borrowed for the call
+ * @return the object, or NULL without memory
+ */
+struct running *running_new(struct local *local, struct box *box,
+                            const struct command *command);
+
+/** @param running one that is not followed; freed with all fds */
+void running_free(struct running *running);
+
+/** @param running its command runs; belongs to the loop's thread from now */
+void running_follow(struct running *running);
+
+/** Sends a signal to its processes. @param running followed, or under the
+ *  lock @param signal to send @param err filled on failure @return 0, -EPIPE
+ *  when the sandbox is dead, -EAGAIN */
+MUST_USE int running_signal(const struct running *running, int signal,
+                            struct err *err);
+
+/** Closes its output and ends it as it is. @param running in the loop's
+ *  thread; freed */
+void running_close(struct running *running);
+
+#endif

@@ -1,0 +1,315 @@
+/* A sandbox's process 1, from its birth to its lock-down. See keeper.h. */
+#include "providers/local/keeper.h"
+
+#include "core/cleanup.h"
+#include "providers/local/wire.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <linux/capability.h>
+#include <linux/sched.h>
+#include <net/if.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+/* The group namespace comes later, when init is in its own group. */
+#define NAMESPACES                                                             \
+    ((uint64_t)CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET |     \
+     CLONE_NEWIPC | CLONE_NEWUTS)
+
+/* Init's end of its socket. */
+enum {
+    INIT_SOCK = 3
+};
+
+/* What init keeps: to become the commands' user, and to signal them. */
+#define INIT_CAPS ((1U << CAP_SETUID) | (1U << CAP_SETGID) | (1U << CAP_KILL))
+
+struct limit {
+    __rlimit_resource_t what;
+    const char *name;
+    rlim_t soft;
+    rlim_t hard;
+};
+
+static const struct limit limits[] = {
+    {RLIMIT_CORE, "RLIMIT_CORE", 0, 0},
+    {RLIMIT_NPROC, "RLIMIT_NPROC", 8192, 8192},
+    {RLIMIT_NOFILE, "RLIMIT_NOFILE", 1024, 16384},
+    {RLIMIT_MEMLOCK, "RLIMIT_MEMLOCK", 1 << 20, 1 << 20},
+    {RLIMIT_NICE, "RLIMIT_NICE", 0, 0},
+    {RLIMIT_RTPRIO, "RLIMIT_RTPRIO", 0, 0},
+    {RLIMIT_SIGPENDING, "RLIMIT_SIGPENDING", 8192, 8192},
+    {RLIMIT_MSGQUEUE, "RLIMIT_MSGQUEUE", 1 << 20, 1 << 20},
+};
+
+static pid_t clone_process(uint64_t flags, int cgroup, int *pidfd)
+{
+    struct clone_args args = {.flags = flags, .exit_signal = SIGCHLD};
+
+    if (cgroup >= 0) {
+        args.flags |= CLONE_INTO_CGROUP;
+        args.cgroup = (__u64)cgroup;
+    }
+    if (pidfd) {
+        args.flags |= (__u64)CLONE_PIDFD;
+        args.pidfd = (__u64)(uintptr_t)pidfd;
+    }
+    return (pid_t)syscall(SYS_clone3, &args, sizeof(args));
+}
+
+static int set_limits(struct err *err)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(limits); i++) {
+        struct rlimit now;
+        struct rlimit next = {limits[i].soft, limits[i].hard};
+
+        if (getrlimit(limits[i].what, &now) < 0) {
+            return err_errno(err, "%s", limits[i].name);
+        }
+        /* A machine's own, lower limit stays. */
+        if (next.rlim_max > now.rlim_max) {
+            next.rlim_max = now.rlim_max;
+        }
+        if (next.rlim_cur > next.rlim_max) {
+            next.rlim_cur = next.rlim_max;
+        }
+        if (setrlimit(limits[i].what, &next) < 0) {
+            return err_errno(err, "%s", limits[i].name);
+        }
+    }
+    return 0;
+}
+
+static int raise_loopback(struct err *err)
+{
+    AUTO_FD int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    struct ifreq request = {.ifr_name = "lo", .ifr_flags = IFF_UP};
+
+    if (fd < 0 || ioctl(fd, SIOCSIFFLAGS, &request) < 0) {
+        return err_errno(err, "cannot raise the loopback interface");
+    }
+    return 0;
+}
+
+/* Nothing that this process or a child does can gain a privilege again. */
+static int drop_privileges(struct err *err)
+{
+    struct __user_cap_header_struct head = {
+        .version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
+    struct __user_cap_data_struct data[2] = {
+        {.effective = INIT_CAPS, .permitted = INIT_CAPS, .inheritable = 0},
+        {.effective = 0, .permitted = 0, .inheritable = 0},
+    };
+
+    for (unsigned long cap = 0; prctl(PR_CAPBSET_READ, cap) >= 0; cap++) {
+        if (prctl(PR_CAPBSET_DROP, cap) < 0) {
+            return err_errno(err, "PR_CAPBSET_DROP");
+        }
+    }
+    if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) < 0) {
+        return err_errno(err, "PR_CAP_AMBIENT");
+    }
+    if (syscall(SYS_capset, &head, data) < 0) {
+        return err_errno(err, "capset");
+    }
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0) {
+        return err_errno(err, "PR_SET_NO_NEW_PRIVS");
+    }
+    if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0) {
+        return err_errno(err, "PR_SET_DUMPABLE");
+    }
+    return 0;
+}
+
+/* From here on its uid is one that means nothing outside. */
+static int become_root_inside(struct err *err)
+{
+    if (setgroups(0, NULL) < 0 || setresgid(0, 0, 0) < 0 ||
+        setresuid(0, 0, 0) < 0) {
+        return err_errno(err, "cannot take the sandbox's ids");
+    }
+    /* A change of ids forgets it, so it comes here. */
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0) {
+        return err_errno(err, "PR_SET_PDEATHSIG");
+    }
+    return 0;
+}
+
+/*
+ * Leaves only `sock` open, as fd INIT_SOCK, so that no other can leak. The
+ * standard streams stay taken: else others would come to lie there.
+ */
+static int keep_only(int sock, struct err *err)
+{
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+    if (null < 0) {
+        return err_errno(err, "/dev/null");
+    }
+    for (int fd = 0; fd < INIT_SOCK; fd++) {
+        if (dup2(null, fd) < 0) {
+            return err_errno(err, "cannot set up init's streams");
+        }
+    }
+    if (dup3(sock, INIT_SOCK, O_CLOEXEC) < 0 ||
+        syscall(SYS_close_range, INIT_SOCK + 1U, ~0U, 0U) < 0) {
+        return err_errno(err, "cannot close the keeper's files");
+    }
+    return 0;
+}
+
+static int set_up(const struct tree *tree, int sock, struct err *err)
+{
+    int rc = become_root_inside(err);
+
+    if (rc == 0) {
+        rc = tree_enter(tree, err);
+    }
+    if (rc == 0) {
+        rc = raise_loopback(err);
+    }
+    if (rc == 0 && sethostname("sandbox", strlen("sandbox")) < 0) {
+        rc = err_errno(err, "sethostname");
+    }
+    if (rc == 0 && unshare(CLONE_NEWCGROUP) < 0) {
+        rc = err_errno(err, "cannot make a cgroup namespace");
+    }
+    if (rc == 0) {
+        rc = set_limits(err);
+    }
+    if (rc == 0) {
+        rc = drop_privileges(err);
+    }
+    return rc == 0 ? keep_only(sock, err) : rc;
+}
+
+/*
+ * The clone's first steps. `go` is readable once the ids are mapped, and ends
+ * without a byte when they cannot be.
+ */
+NORETURN static void be_init(const struct sandbox_plan *plan, int go, int sock,
+                             const struct tree *tree)
+{
+    struct wire wire = {.type = WIRE_FAILED};
+    struct err err = ERR_INIT;
+    char byte;
+
+    if (read(go, &byte, 1) != 1) {
+        _exit(1);
+    }
+    (void)prctl(PR_SET_NAME, "init");
+    if (set_up(tree, sock, &err) < 0) {
+        wire.code = err.code;
+        (void)snprintf(wire.words, sizeof(wire.words), "%s", err.msg);
+        _exit(wire_send(sock, &wire, NULL, 0, &err) == 0 ? 1 : 2);
+    }
+    init_serve(INIT_SOCK, plan->filter);
+}
+
+static int write_map(pid_t pid, const char *name, uint32_t base,
+                     struct err *err)
+{
+    char path[64];
+    char text[64];
+    AUTO_FD int fd = -1;
+    int n = snprintf(text, sizeof(text), "0 %u %d", base, WIRE_ID_COUNT);
+
+    (void)snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, name);
+    fd = open(path, O_WRONLY | O_CLOEXEC);
+    if (fd < 0 || write(fd, text, (size_t)n) != n) {
+        return err_errno(err, "cannot map ids: %s", path);
+    }
+    return 0;
+}
+
+static int map_ids(pid_t pid, uint32_t base, int go, struct err *err)
+{
+    int rc = write_map(pid, "uid_map", base, err);
+
+    if (rc == 0) {
+        rc = write_map(pid, "gid_map", base, err);
+    }
+    if (rc == 0 && write(go, "", 1) != 1) {
+        rc = err_errno(err, "the sandbox's first process ended at once");
+    }
+    return rc;
+}
+
+static int start_in_tree(const struct sandbox_plan *plan,
+                         const struct tree *tree, struct sandbox_made *out,
+                         struct err *err)
+{
+    AUTO_FD int ours = -1;
+    AUTO_FD int theirs = -1;
+    AUTO_FD int go_read = -1;
+    AUTO_FD int go_write = -1;
+    AUTO_FD int pidfd = -1;
+    int pair[2];
+    pid_t pid;
+    int rc;
+
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) {
+        return err_errno(err, "socketpair");
+    }
+    ours = pair[0];
+    theirs = pair[1];
+    if (pipe2(pair, O_CLOEXEC) < 0) {
+        return err_errno(err, "pipe2");
+    }
+    go_read = pair[0];
+    go_write = pair[1];
+    pid = clone_process(NAMESPACES, plan->cgroup, &pidfd);
+    if (pid == 0) {
+        /* Else it would hold open what tells it of the others' end. */
+        (void)close(ours);
+        (void)close(go_write);
+        (void)close(WIRE_KEEPER_FD);
+        be_init(plan, go_read, theirs, tree);
+    }
+    if (pid < 0) {
+        return err_errno(err, "cannot make the sandbox's namespaces");
+    }
+    rc = map_ids(pid, plan->id_base, go_write, err);
+    if (rc == 0) {
+        out->sock = TAKE_FD(ours);
+        out->pidfd = TAKE_FD(pidfd);
+    }
+    return rc;
+}
+
+int sandbox_start(const struct sandbox_plan *plan, struct sandbox_made *out,
+                  struct err *err)
+{
+    struct tree *tree = NULL;
+    int rc = tree_open(plan->workspace, &tree, err);
+
+    if (rc == 0) {
+        rc = start_in_tree(plan, tree, out, err);
+    }
+    tree_close(tree);
+    return rc;
+}
+
+int sandbox_probe(struct err *err)
+{
+    pid_t pid = clone_process(NAMESPACES, -1, NULL);
+
+    if (pid == 0) {
+        _exit(0);
+    }
+    if (pid < 0) {
+        return err_errno(err, "this machine refuses user, mount, pid, net, "
+                              "ipc and uts namespaces");
+    }
+    return 0;
+}

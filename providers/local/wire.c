@@ -1,0 +1,92 @@
+/* Messages with fds between daemon, keeper and init. See wire.h. */
+#include "providers/local/wire.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* Room for the fds of one message, aligned as the kernel wants it. */
+union control {
+    char space[CMSG_SPACE(sizeof(int) * WIRE_FD_MAX)];
+    struct cmsghdr align;
+};
+
+int wire_send(int sock, const struct wire *wire, const int *fds, size_t count,
+              struct err *err)
+{
+    struct wire copy = *wire;
+    struct iovec data = {.iov_base = &copy, .iov_len = sizeof(copy)};
+    struct msghdr msg = {.msg_iov = &data, .msg_iovlen = 1};
+    union control control;
+    ssize_t n;
+
+    memset(&control, 0, sizeof(control));
+    if (count > 0) {
+        struct cmsghdr *head;
+
+        msg.msg_control = &control;
+        msg.msg_controllen = CMSG_SPACE(sizeof(int) * count);
+        head = CMSG_FIRSTHDR(&msg);
+        head->cmsg_level = SOL_SOCKET;
+        head->cmsg_type = SCM_RIGHTS;
+        head->cmsg_len = CMSG_LEN(sizeof(int) * count);
+        memcpy(CMSG_DATA(head), fds, sizeof(int) * count);
+    }
+    do {
+        n = sendmsg(sock, &msg, MSG_NOSIGNAL);
+    } while (n < 0 && errno == EINTR);
+    if (n < 0 && errno == ECONNRESET) {
+        return err_set(err, EPIPE, "the peer is gone");
+    }
+    return n < 0 ? err_errno(err, "sendmsg") : 0;
+}
+
+static void take_fds(struct msghdr *msg, int fds[WIRE_FD_MAX])
+{
+    struct cmsghdr *head = CMSG_FIRSTHDR(msg);
+
+    for (int i = 0; i < WIRE_FD_MAX; i++) {
+        fds[i] = -1;
+    }
+    if (head && head->cmsg_level == SOL_SOCKET &&
+        head->cmsg_type == SCM_RIGHTS) {
+        memcpy(fds, CMSG_DATA(head), head->cmsg_len - CMSG_LEN(0));
+    }
+}
+
+int wire_recv(int sock, struct wire *out, int fds[WIRE_FD_MAX], struct err *err)
+{
+    struct wire wire;
+    struct iovec data = {.iov_base = &wire, .iov_len = sizeof(wire)};
+    union control control;
+    struct msghdr msg = {.msg_iov = &data,
+                         .msg_iovlen = 1,
+                         .msg_control = &control,
+                         .msg_controllen = sizeof(control)};
+    int got[WIRE_FD_MAX];
+    ssize_t n;
+
+    do {
+        n = recvmsg(sock, &msg, MSG_CMSG_CLOEXEC);
+    } while (n < 0 && errno == EINTR);
+    if (n == 0 || (n < 0 && errno == ECONNRESET)) {
+        return err_set(err, EPIPE, "the peer is gone");
+    }
+    if (n < 0) {
+        return err_errno(err, "recvmsg");
+    }
+    take_fds(&msg, got);
+    if (n != (ssize_t)sizeof(wire)) {
+        for (int i = 0; i < WIRE_FD_MAX; i++) {
+            if (got[i] >= 0) {
+                (void)close(got[i]);
+            }
+        }
+        return err_set(err, EPROTO, "a message of %zd bytes", n);
+    }
+    wire.words[sizeof(wire.words) - 1] = '\0';
+    memcpy(fds, got, sizeof(got));
+    *out = wire;
+    return 0;
+}

@@ -1,0 +1,111 @@
+/*
+ * What the daemon, the keeper and the sandboxes' inits say to each other.
+ *
+ * daemon <-> keeper, a SEQPACKET socket:
+ *   keeper: WIRE_READY {the directory of its cgroup} or WIRE_FAILED, once
+ *   daemon: WIRE_START {workspace, cgroup of the sandbox}, id_base, n
+ *   keeper: WIRE_STARTED {socket to init, pidfd of init} or WIRE_FAILED, n
+ *   end of file, either way: everything the keeper made ends
+ * daemon -> init, a SEQPACKET socket of the sandbox:
+ *   init:   WIRE_READY or WIRE_FAILED, once
+ *   daemon: WIRE_EXEC {enum wire_exec_fd}, n; WIRE_SIGNAL n, code
+ *   end of file: the sandbox ends
+ * init -> daemon, a pipe of the command, given with WIRE_EXEC:
+ *   WIRE_STARTED pid, then WIRE_EXITED code (a wait status); or WIRE_FAILED
+ *
+ * In braces: the fds that come along, by SCM_RIGHTS.
+ */
+#ifndef SESSIONFS_LOCAL_WIRE_H
+#define SESSIONFS_LOCAL_WIRE_H
+
+#include "core/err.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* The keeper's end of its socket, as it is started. */
+enum {
+    WIRE_KEEPER_FD = 3
+};
+
+/* Ids of a sandbox: this many are mapped; commands run as one of them. */
+enum {
+    WIRE_ID_COUNT = 65536,
+    WIRE_USER = 1000,
+    WIRE_GROUP = 1000,
+};
+
+#define WIRE_WORKSPACE "/workspace"
+
+/* Where commands look for programs. */
+#define WIRE_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+enum wire_type {
+    WIRE_READY = 1,
+    WIRE_FAILED, /* code is an errno, words say why. */
+    WIRE_START,
+    WIRE_STARTED,
+    WIRE_EXEC,
+    WIRE_SIGNAL,
+    WIRE_EXITED,
+};
+
+struct wire {
+    uint32_t type;
+    int32_t code;
+    uint64_t n; /* Of the command; of the request to the keeper. */
+    int64_t pid;
+    uint32_t id_base; /* Host id of the sandbox's id 0. */
+    char words[ERR_MSG_SIZE];
+};
+
+/* The fds of WIRE_EXEC; stdin is left out where there is no input. */
+enum wire_exec_fd {
+    WIRE_EXEC_REQUEST, /* A memfd: struct wire_request. */
+    WIRE_EXEC_CGROUP,
+    WIRE_EXEC_REPLY,
+    WIRE_EXEC_STDOUT,
+    WIRE_EXEC_STDERR,
+    WIRE_EXEC_STDIN,
+    WIRE_FD_MAX,
+};
+
+/*
+ * A command: this head, then the working directory, `argc` words and `envc`
+ * assignments, each with its NUL, then the script.
+ */
+struct wire_request {
+    uint32_t argc; /* 0: run the script. */
+    uint32_t envc;
+    uint64_t script_size;
+};
+
+/**
+ * Sends a message with fds.
+ *
+ * @param sock  a SEQPACKET socket
+ * @param wire  borrowed
+ * @param fds   stay the caller's
+ * @param count how many fds, at most WIRE_FD_MAX
+ * @param err   filled on failure
+ * @return 0, -EAGAIN where a non-blocking socket is full, -EPIPE when the
+ *         peer is gone, or another negative errno
+ */
+MUST_USE int wire_send(int sock, const struct wire *wire, const int *fds,
+                       size_t count, struct err *err);
+
+/**
+ * Receives a message with fds.
+ *
+ * @param sock  a SEQPACKET socket
+ * @param out   written on success
+ * @param fds   WIRE_FD_MAX of them, the caller's to close; written on success,
+ *              -1 where none came
+ * @param err   filled on failure
+ * @return 0, -EPIPE at the end of file, -EPROTO for a message that is none,
+ *         or another negative errno
+ */
+MUST_USE int wire_recv(int sock, struct wire *out, int fds[WIRE_FD_MAX],
+                       struct err *err);
+
+#endif
