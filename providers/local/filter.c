@@ -14,370 +14,86 @@
 #include <sched.h>
 #include <seccomp.h>
 #include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
-/* Names, since some are unknown to some machines: those are passed over. */
-static const char *const allowed[] = {
-    /* Files. */
-    "_llseek",
-    "access",
-    "chdir",
-    "chmod",
-    "chown",
-    "close",
-    "close_range",
-    "copy_file_range",
-    "creat",
-    "dup",
-    "dup2",
-    "dup3",
-    "faccessat",
-    "faccessat2",
-    "fadvise64",
-    "fallocate",
-    "fchdir",
-    "fchmod",
-    "fchmodat",
-    "fchmodat2",
-    "fchown",
-    "fchownat",
-    "fcntl",
-    "fdatasync",
-    "fgetxattr",
-    "flistxattr",
-    "flock",
-    "fremovexattr",
-    "fsetxattr",
-    "fstat",
-    "fstatfs",
-    "fsync",
-    "ftruncate",
-    "futimesat",
-    "getcwd",
-    "getdents",
-    "getdents64",
-    "getxattr",
-    "ioctl",
-    "lchown",
-    "lgetxattr",
-    "link",
-    "linkat",
-    "listxattr",
-    "llistxattr",
-    "lremovexattr",
-    "lseek",
-    "lsetxattr",
-    "lstat",
-    "mkdir",
-    "mkdirat",
-    "mknod",
-    "mknodat",
-    "newfstatat",
-    "open",
-    "openat",
-    "openat2",
-    "pread64",
-    "preadv",
-    "preadv2",
-    "pwrite64",
-    "pwritev",
-    "pwritev2",
-    "read",
-    "readahead",
-    "readlink",
-    "readlinkat",
-    "readv",
-    "removexattr",
-    "rename",
-    "renameat",
-    "renameat2",
-    "rmdir",
-    "sendfile",
-    "setxattr",
-    "splice",
-    "stat",
-    "statfs",
-    "statx",
-    "symlink",
-    "symlinkat",
-    "sync",
-    "sync_file_range",
-    "syncfs",
-    "tee",
-    "truncate",
-    "umask",
-    "unlink",
-    "unlinkat",
-    "utime",
-    "utimensat",
-    "utimes",
-    "vmsplice",
-    "write",
-    "writev",
-    /* Waiting and events. */
-    "epoll_create",
-    "epoll_create1",
-    "epoll_ctl",
-    "epoll_pwait",
-    "epoll_pwait2",
-    "epoll_wait",
-    "eventfd",
-    "eventfd2",
-    "inotify_add_watch",
-    "inotify_init",
-    "inotify_init1",
-    "inotify_rm_watch",
-    "io_cancel",
-    "io_destroy",
-    "io_getevents",
-    "io_pgetevents",
-    "io_setup",
-    "io_submit",
-    "pause",
-    "pipe",
-    "pipe2",
-    "poll",
-    "ppoll",
-    "pselect6",
-    "select",
-    "signalfd",
-    "signalfd4",
-    "timerfd_create",
-    "timerfd_gettime",
-    "timerfd_settime",
-    /* Memory. */
-    "brk",
-    "get_mempolicy",
-    "madvise",
-    "map_shadow_stack",
-    "membarrier",
-    "memfd_create",
-    "mincore",
-    "mlock",
-    "mlock2",
-    "mlockall",
-    "mmap",
-    "mprotect",
-    "mremap",
-    "mseal",
-    "msync",
-    "munlock",
-    "munlockall",
-    "munmap",
-    "pkey_alloc",
-    "pkey_free",
-    "pkey_mprotect",
-    "process_madvise",
-    "process_mrelease",
-    "remap_file_pages",
-    "shmat",
-    "shmctl",
-    "shmdt",
-    "shmget",
-    /* Processes, threads and signals. */
-    "arch_prctl",
-    "capget",
-    "capset",
-    "clone",
-    "execve",
-    "execveat",
-    "exit",
-    "exit_group",
-    "fork",
-    "futex",
-    "futex_requeue",
-    "futex_wait",
-    "futex_waitv",
-    "futex_wake",
-    "get_robust_list",
-    "get_thread_area",
-    "getcpu",
-    "getpgid",
-    "getpgrp",
-    "getpid",
-    "getpriority",
-    "getppid",
-    "getrlimit",
-    "getrusage",
-    "getsid",
-    "gettid",
-    "ioprio_get",
-    "ioprio_set",
-    "kill",
-    "pidfd_open",
-    "pidfd_send_signal",
-    "prctl",
-    "prlimit64",
-    "restart_syscall",
-    "rseq",
-    "rt_sigaction",
-    "rt_sigpending",
-    "rt_sigprocmask",
-    "rt_sigqueueinfo",
-    "rt_sigreturn",
-    "rt_sigsuspend",
-    "rt_sigtimedwait",
-    "rt_tgsigqueueinfo",
-    "sched_get_priority_max",
-    "sched_get_priority_min",
-    "sched_getaffinity",
-    "sched_getattr",
-    "sched_getparam",
-    "sched_getscheduler",
-    "sched_rr_get_interval",
-    "sched_setaffinity",
-    "sched_setattr",
-    "sched_setparam",
-    "sched_setscheduler",
-    "sched_yield",
-    "seccomp",
-    "set_robust_list",
-    "set_thread_area",
-    "set_tid_address",
-    "setpgid",
-    "setpriority",
-    "setrlimit",
-    "setsid",
-    "sigaltstack",
-    "tgkill",
-    "tkill",
-    "uretprobe",
-    "vfork",
-    "wait4",
-    "waitid",
-    /* Ids: without a privilege they change nothing. */
-    "getegid",
-    "geteuid",
-    "getgid",
-    "getgroups",
-    "getresgid",
-    "getresuid",
-    "getuid",
-    "setfsgid",
-    "setfsuid",
-    "setgid",
-    "setgroups",
-    "setregid",
-    "setresgid",
-    "setresuid",
-    "setreuid",
-    "setuid",
-    /* Sockets and System V. */
-    "accept",
-    "accept4",
-    "bind",
-    "connect",
-    "getpeername",
-    "getsockname",
-    "getsockopt",
-    "listen",
-    "mq_getsetattr",
-    "mq_notify",
-    "mq_open",
-    "mq_timedreceive",
-    "mq_timedsend",
-    "mq_unlink",
-    "msgctl",
-    "msgget",
-    "msgrcv",
-    "msgsnd",
-    "recvfrom",
-    "recvmmsg",
-    "recvmsg",
-    "semctl",
-    "semget",
-    "semop",
-    "semtimedop",
-    "sendmmsg",
-    "sendmsg",
-    "sendto",
-    "setsockopt",
-    "shutdown",
-    "socket",
-    "socketpair",
-    /* Time and the system. */
-    "alarm",
-    "clock_getres",
-    "clock_gettime",
-    "clock_nanosleep",
-    "getitimer",
-    "getrandom",
-    "gettimeofday",
-    "nanosleep",
-    "setitimer",
-    "sysinfo",
-    "time",
-    "timer_create",
-    "timer_delete",
-    "timer_getoverrun",
-    "timer_gettime",
-    "timer_settime",
-    "times",
-    "uname",
+enum {
+    NAME_SIZE = 32
 };
 
+/*
+ * Names with a blank after each. Not every machine knows all of them: such are
+ * passed over.
+ */
+static const char allowed[] =
+    /* Files. */
+    "_llseek access chdir chmod chown close close_range copy_file_range "
+    "creat dup dup2 dup3 faccessat faccessat2 fadvise64 fallocate fchdir "
+    "fchmod fchmodat fchmodat2 fchown fchownat fcntl fdatasync fgetxattr "
+    "flistxattr flock fremovexattr fsetxattr fstat fstatfs fsync ftruncate "
+    "futimesat getcwd getdents getdents64 getxattr ioctl lchown lgetxattr "
+    "link linkat listxattr llistxattr lremovexattr lseek lsetxattr lstat "
+    "mkdir mkdirat mknod mknodat newfstatat open openat openat2 pread64 "
+    "preadv preadv2 pwrite64 pwritev pwritev2 read readahead readlink "
+    "readlinkat readv removexattr rename renameat renameat2 rmdir sendfile "
+    "setxattr splice stat statfs statx symlink symlinkat sync "
+    "sync_file_range syncfs tee truncate umask unlink unlinkat utime "
+    "utimensat utimes vmsplice write writev "
+    /* Waiting and events. */
+    "epoll_create epoll_create1 epoll_ctl epoll_pwait epoll_pwait2 "
+    "epoll_wait eventfd eventfd2 inotify_add_watch inotify_init "
+    "inotify_init1 inotify_rm_watch io_cancel io_destroy io_getevents "
+    "io_pgetevents io_setup io_submit pause pipe pipe2 poll ppoll pselect6 "
+    "select signalfd signalfd4 timerfd_create timerfd_gettime "
+    "timerfd_settime "
+    /* Memory. */
+    "brk get_mempolicy madvise map_shadow_stack membarrier memfd_create "
+    "mincore mlock mlock2 mlockall mmap mprotect mremap mseal msync munlock "
+    "munlockall munmap pkey_alloc pkey_free pkey_mprotect process_madvise "
+    "process_mrelease remap_file_pages shmat shmctl shmdt shmget "
+    /* Processes, threads and signals. */
+    "arch_prctl capget capset clone execve execveat exit exit_group fork "
+    "futex futex_requeue futex_wait futex_waitv futex_wake get_robust_list "
+    "get_thread_area getcpu getpgid getpgrp getpid getpriority getppid "
+    "getrlimit getrusage getsid gettid ioprio_get ioprio_set kill "
+    "pidfd_open pidfd_send_signal prctl prlimit64 restart_syscall rseq "
+    "rt_sigaction rt_sigpending rt_sigprocmask rt_sigqueueinfo rt_sigreturn "
+    "rt_sigsuspend rt_sigtimedwait rt_tgsigqueueinfo sched_get_priority_max "
+    "sched_get_priority_min sched_getaffinity sched_getattr sched_getparam "
+    "sched_getscheduler sched_rr_get_interval sched_setaffinity "
+    "sched_setattr sched_setparam sched_setscheduler sched_yield seccomp "
+    "set_robust_list set_thread_area set_tid_address setpgid setpriority "
+    "setrlimit setsid sigaltstack tgkill tkill uretprobe vfork wait4 waitid "
+    /* Ids: without a privilege they change nothing. */
+    "getegid geteuid getgid getgroups getresgid getresuid getuid setfsgid "
+    "setfsuid setgid setgroups setregid setresgid setresuid setreuid setuid "
+    /* Sockets and System V. */
+    "accept accept4 bind connect getpeername getsockname getsockopt listen "
+    "mq_getsetattr mq_notify mq_open mq_timedreceive mq_timedsend mq_unlink "
+    "msgctl msgget msgrcv msgsnd recvfrom recvmmsg recvmsg semctl semget "
+    "semop semtimedop sendmmsg sendmsg sendto setsockopt shutdown socket "
+    "socketpair "
+    /* Time and the system. */
+    "alarm clock_getres clock_gettime clock_nanosleep getitimer getrandom "
+    "gettimeofday nanosleep setitimer sysinfo time timer_create "
+    "timer_delete timer_getoverrun timer_gettime timer_settime times uname ";
+
 /* Calls that exist and that programs expect to be refused. */
-static const char *const refused[] = {
-    "acct",
-    "add_key",
-    "adjtimex",
-    "bpf",
-    "chroot",
-    "clock_adjtime",
-    "clock_settime",
-    "delete_module",
-    "fanotify_init",
-    "fanotify_mark",
-    "finit_module",
-    "fsconfig",
-    "fsmount",
-    "fsopen",
-    "fspick",
-    "init_module",
-    "ioperm",
-    "iopl",
-    "kcmp",
-    "kexec_file_load",
-    "kexec_load",
-    "keyctl",
-    "lookup_dcookie",
-    "mbind",
-    "migrate_pages",
-    "modify_ldt",
-    "mount",
-    "mount_setattr",
-    "move_mount",
-    "move_pages",
-    "name_to_handle_at",
-    "open_by_handle_at",
-    "open_tree",
-    "perf_event_open",
-    "pidfd_getfd",
-    "pivot_root",
-    "process_vm_readv",
-    "process_vm_writev",
-    "ptrace",
-    "quotactl",
-    "quotactl_fd",
-    "reboot",
-    "request_key",
-    "set_mempolicy",
-    "setdomainname",
-    "setns",
-    "sethostname",
-    "settimeofday",
-    "swapoff",
-    "swapon",
-    "syslog",
-    "umount2",
-    "unshare",
-    "userfaultfd",
-    "vhangup",
-};
+static const char refused[] =
+    "acct add_key adjtimex bpf chroot clock_adjtime clock_settime "
+    "delete_module fanotify_init fanotify_mark finit_module fsconfig "
+    "fsmount fsopen fspick init_module ioperm iopl kcmp kexec_file_load "
+    "kexec_load keyctl lookup_dcookie mbind migrate_pages modify_ldt mount "
+    "mount_setattr move_mount move_pages name_to_handle_at "
+    "open_by_handle_at open_tree perf_event_open pidfd_getfd pivot_root "
+    "process_vm_readv process_vm_writev ptrace quotactl quotactl_fd reboot "
+    "request_key set_mempolicy setdomainname setns sethostname settimeofday "
+    "swapoff swapon syslog umount2 unshare userfaultfd vhangup ";
 
 /* Where an argument has, in the bits of mask, this value: refused. */
 static const struct bad_argument {
@@ -412,23 +128,30 @@ static bool family_allowed(int family)
            family == AF_NETLINK;
 }
 
-static int add_names(scmp_filter_ctx context, const char *const *names,
-                     size_t count, uint32_t action)
+static int add_name(scmp_filter_ctx context, const char *name, size_t len,
+                    uint32_t action)
 {
-    for (size_t i = 0; i < count; i++) {
-        int call = seccomp_syscall_resolve_name(names[i]);
-        int rc;
+    char text[NAME_SIZE];
+    int call;
 
-        /* Negative: another architecture's, or newer than the library. */
-        if (call < 0) {
-            continue;
-        }
-        rc = seccomp_rule_add(context, action, call, 0);
-        if (rc < 0) {
-            return rc;
-        }
+    (void)snprintf(text, sizeof(text), "%.*s", (int)len, name);
+    call = seccomp_syscall_resolve_name(text);
+    /* Negative: another architecture's, or newer than the library. */
+    return call < 0 ? 0 : seccomp_rule_add(context, action, call, 0);
+}
+
+static int add_names(scmp_filter_ctx context, const char *names,
+                     uint32_t action)
+{
+    int rc = 0;
+
+    while (rc == 0 && *names) {
+        size_t len = strcspn(names, " ");
+
+        rc = add_name(context, names, len, action);
+        names += len + 1;
     }
-    return 0;
+    return rc;
 }
 
 static int add_arguments(scmp_filter_ctx context)
@@ -459,12 +182,12 @@ static int add_families(scmp_filter_ctx context)
 
     for (size_t i = 0; rc == 0 && i < ARRAY_SIZE(calls); i++) {
         rc = seccomp_rule_add(context, SCMP_ACT_ERRNO(EAFNOSUPPORT), calls[i],
-                              1, SCMP_A0(SCMP_CMP_GT, FAMILY_LAST));
+                              1, SCMP_A0(SCMP_CMP_GT, FAMILY_LAST, 0));
         for (int f = 0; rc == 0 && f <= FAMILY_LAST; f++) {
             if (!family_allowed(f)) {
                 rc = seccomp_rule_add(
                     context, SCMP_ACT_ERRNO(EAFNOSUPPORT), calls[i], 1,
-                    SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)(unsigned)f));
+                    SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)(unsigned)f, 0));
             }
         }
     }
@@ -506,11 +229,10 @@ static int build_allow(struct sock_fprog *out)
         rc = seccomp_attr_set(context, SCMP_FLTATR_CTL_OPTIMIZE, 2);
     }
     if (rc == 0) {
-        rc = add_names(context, allowed, ARRAY_SIZE(allowed), SCMP_ACT_ALLOW);
+        rc = add_names(context, allowed, SCMP_ACT_ALLOW);
     }
     if (rc == 0) {
-        rc = add_names(context, refused, ARRAY_SIZE(refused),
-                       SCMP_ACT_ERRNO(EPERM));
+        rc = add_names(context, refused, SCMP_ACT_ERRNO(EPERM));
     }
     if (rc == 0) {
         rc = compile(context, out);
