@@ -1,0 +1,243 @@
+/* The life of sandboxes in memory. See mem.h. */
+#include "providers/mem/mem.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct mem *mem_of(struct provider *provider)
+{
+    return (struct mem *)provider;
+}
+
+static int mem_open(const struct provider_env *env, struct provider **out,
+                    struct err *err)
+{
+    const char *control = getenv("SESSIONFS_MEM_CONTROL");
+    struct mem *mem = calloc(1, sizeof(*mem));
+
+    if (mem && control) {
+        mem->control = strdup(control);
+    }
+    if (!mem || (control && !mem->control)) {
+        free(mem);
+        return err_set(err, ENOMEM, "out of memory");
+    }
+    mem->loop = env->loop;
+    mutex_init(&mem->lock);
+    cond_init(&mem->closed);
+    list_init(&mem->boxes);
+    list_init(&mem->commands);
+    *out = &mem->base;
+    return 0;
+}
+
+static void mem_close(struct provider *provider)
+{
+    struct mem *mem = mem_of(provider);
+
+    mem_settle(mem);
+    mutex_lock(&mem->lock);
+    list_each_safe(node, &mem->boxes)
+    {
+        mem_box_drop(mem, container_of(node, struct mem_box, link));
+    }
+    mutex_unlock(&mem->lock);
+    cond_done(&mem->closed);
+    mutex_done(&mem->lock);
+    free(mem->control);
+    free(mem);
+}
+
+struct mem_box *mem_find(struct mem *mem, const struct sandbox *sandbox)
+{
+    const char *id = sandbox->instance->external_id;
+
+    list_each(node, &mem->boxes)
+    {
+        struct mem_box *box = container_of(node, struct mem_box, link);
+
+        if (box->number == sandbox->number && id &&
+            strcmp(box->external_id, id) == 0) {
+            return box;
+        }
+    }
+    return NULL;
+}
+
+void mem_box_drop(struct mem *mem, struct mem_box *box)
+{
+    (void)mem;
+    list_remove(&box->link);
+    mem_tree_done(box);
+    free(box->external_id);
+    free(box);
+}
+
+static int new_box(struct mem *mem, uint64_t number, struct mem_box **out,
+                   struct err *err) REQUIRES(mem->lock)
+{
+    struct mem_box *box = calloc(1, sizeof(*box));
+    char id[64];
+
+    (void)snprintf(id, sizeof(id), "mem-%" PRIu64 "-%" PRIu64, number,
+                   ++mem->made);
+    if (box) {
+        box->number = number;
+        box->external_id = strdup(id);
+    }
+    if (!box || !box->external_id || mem_tree_init(box) < 0) {
+        if (box) {
+            free(box->external_id);
+        }
+        free(box);
+        return err_set(err, ENOMEM, "out of memory");
+    }
+    list_add(&mem->boxes, &box->link);
+    *out = box;
+    return 0;
+}
+
+static int fill_instance(const char *external_id, struct instance *instance,
+                         struct err *err)
+{
+    char name[] = "in memory";
+    char path[] = "/workspace";
+    char json[] = "{}";
+    char id[64];
+    struct instance made = {.external_id = id,
+                            .display_name = name,
+                            .workspace_path = path,
+                            .provider_state = json,
+                            .metadata = json};
+    struct instance copy = {0};
+
+    (void)snprintf(id, sizeof(id), "%s", external_id);
+    if (instance_copy(&copy, &made) < 0) {
+        return err_set(err, ENOMEM, "out of memory");
+    }
+    instance_done(instance);
+    *instance = copy;
+    return 0;
+}
+
+static int mem_create(struct provider *provider, struct sandbox *sandbox,
+                      const struct limits *limits, struct err *err)
+{
+    struct mem *mem = mem_of(provider);
+    struct mem_box *box = NULL;
+    int rc = mem_fault(mem, "create", sandbox, limits, err);
+
+    if (rc < 0) {
+        return rc;
+    }
+    mutex_lock(&mem->lock);
+    rc = new_box(mem, sandbox->number, &box, err);
+    if (rc == 0) {
+        rc = fill_instance(box->external_id, sandbox->instance, err);
+    }
+    if (rc < 0 && box) {
+        mem_box_drop(mem, box);
+    }
+    mutex_unlock(&mem->lock);
+    return rc;
+}
+
+static int set_paused(struct mem *mem, const struct sandbox *sandbox,
+                      bool paused, struct err *err)
+{
+    struct mem_box *box;
+
+    mutex_lock(&mem->lock);
+    box = mem_find(mem, sandbox);
+    if (box) {
+        box->paused = paused;
+    }
+    mutex_unlock(&mem->lock);
+    return box ? 0 : err_set(err, ESTALE, "the sandbox is gone");
+}
+
+static int mem_resume(struct provider *provider, struct sandbox *sandbox,
+                      const struct limits *limits, struct err *err)
+{
+    struct mem *mem = mem_of(provider);
+    int rc = mem_fault(mem, "resume", sandbox, limits, err);
+
+    return rc < 0 ? rc : set_paused(mem, sandbox, false, err);
+}
+
+static int mem_pause(struct provider *provider, struct sandbox *sandbox,
+                     const struct limits *limits, struct err *err)
+{
+    struct mem *mem = mem_of(provider);
+    int rc = mem_fault(mem, "pause", sandbox, limits, err);
+
+    if (rc < 0) {
+        return rc;
+    }
+    rc = set_paused(mem, sandbox, true, err);
+    if (rc == 0) {
+        mem_end_commands(mem, sandbox->number, COMMAND_KILLED);
+    }
+    return rc;
+}
+
+static int mem_destroy(struct provider *provider, struct sandbox *sandbox,
+                       const struct limits *limits, struct err *err)
+{
+    struct mem *mem = mem_of(provider);
+    struct mem_box *box;
+    int rc = mem_fault(mem, "destroy", sandbox, limits, err);
+
+    if (rc < 0) {
+        return rc;
+    }
+    mem_end_commands(mem, sandbox->number, COMMAND_KILLED);
+    mutex_lock(&mem->lock);
+    box = mem_find(mem, sandbox);
+    if (box) {
+        mem_box_drop(mem, box);
+    }
+    mutex_unlock(&mem->lock);
+    return 0;
+}
+
+static int mem_status(struct provider *provider, const struct sandbox *sandbox,
+                      const struct limits *limits, enum provider_state *out,
+                      struct err *err)
+{
+    struct mem *mem = mem_of(provider);
+    const struct mem_box *box;
+    int rc = mem_fault(mem, "status", sandbox, limits, err);
+
+    if (rc < 0) {
+        return rc;
+    }
+    mutex_lock(&mem->lock);
+    box = mem_find(mem, sandbox);
+    if (!box) {
+        *out = PROVIDER_LOST;
+    } else {
+        *out = box->paused ? PROVIDER_PAUSED : PROVIDER_RUNNING;
+    }
+    mutex_unlock(&mem->lock);
+    return 0;
+}
+
+const struct provider_ops provider_mem = {
+    .name = "mem",
+    .summary = "sandboxes in the daemon's memory, for tests",
+    .flags = PROVIDER_SPLIT_STDERR | PROVIDER_BACKGROUND,
+    .open = mem_open,
+    .close = mem_close,
+    .create = mem_create,
+    .resume = mem_resume,
+    .pause = mem_pause,
+    .destroy = mem_destroy,
+    .status = mem_status,
+    .exec = mem_exec,
+    .signal = mem_signal,
+    .files = &mem_files,
+};
