@@ -145,127 +145,6 @@ static char *cut_word(char *line)
     return end;
 }
 
-/* A path as the sandbox sees it, as one of its tree. */
-static const char *in_tree(const char *path)
-{
-    if (strncmp(path, "/workspace", 10) == 0) {
-        path += 10;
-    }
-    return path + strspn(path, "/");
-}
-
-static struct mem_box *own_box(struct mem_command *cmd) REQUIRES(cmd->mem->lock)
-{
-    char *id = (char *)(uintptr_t)cmd->external_id;
-    struct instance instance = {.external_id = id};
-    const struct sandbox sandbox = {.number = cmd->number,
-                                    .instance = &instance};
-
-    return mem_find(cmd->mem, &sandbox);
-}
-
-static int put_locked(struct mem_box *box, const char *path, const char *text,
-                      bool append, struct err *err)
-{
-    struct mem_inode *inode = NULL;
-    uint64_t at;
-    int rc = mem_tree_find(box, path, &inode, err);
-
-    if (rc == -ENOENT) {
-        err_clear(err);
-        rc = mem_tree_make(box, path, S_IFREG | 0644, &inode, err);
-    }
-    if (rc == 0 && !S_ISREG(inode->attr.st_mode)) {
-        rc = err_set(err, EISDIR, "not a file");
-    }
-    if (rc == 0 && !append) {
-        rc = mem_tree_resize(box, inode, 0, err);
-    }
-    if (rc < 0) {
-        return rc;
-    }
-    at = (uint64_t)inode->attr.st_size;
-    rc = mem_tree_write(box, inode, text, strlen(text), at, err);
-    return rc < 0 ? rc
-                  : mem_tree_write(box, inode, "\n", 1, at + strlen(text), err);
-}
-
-/* Copies a file's bytes. */
-static int get_locked(struct mem_box *box, const char *path, char **out,
-                      size_t *size, struct err *err)
-{
-    struct mem_inode *inode = NULL;
-    int rc = mem_tree_find(box, path, &inode, err);
-
-    if (rc == 0 && !S_ISREG(inode->attr.st_mode)) {
-        rc = err_set(err, EISDIR, "not a file");
-    }
-    if (rc < 0) {
-        return rc;
-    }
-    *size = (size_t)inode->attr.st_size;
-    *out = malloc(*size + 1);
-    if (!*out) {
-        return err_set(err, ENOMEM, "out of memory");
-    }
-    if (*size) {
-        memcpy(*out, inode->data, *size);
-    }
-    return 0;
-}
-
-enum file_verb {
-    VERB_CAT,
-    VERB_WRITE,
-    VERB_APPEND,
-    VERB_MKDIR,
-    VERB_RM,
-};
-
-static int file_verb_locked(struct mem_box *box, enum file_verb verb,
-                            const char *path, const char *text, char **data,
-                            size_t *size, struct err *err)
-{
-    struct mem_inode *made;
-
-    switch (verb) {
-    case VERB_CAT:
-        return get_locked(box, path, data, size, err);
-    case VERB_WRITE:
-    case VERB_APPEND:
-        return put_locked(box, path, text, verb == VERB_APPEND, err);
-    case VERB_MKDIR:
-        return mem_tree_make(box, path, S_IFDIR | 0755, &made, err);
-    case VERB_RM:
-        break;
-    }
-    return mem_tree_remove(box, path, false, err);
-}
-
-static void run_file_verb(struct mem_command *cmd, enum file_verb verb,
-                          char *rest)
-{
-    struct err err = ERR_INIT;
-    char *text = cut_word(rest);
-    char *data = NULL;
-    size_t size = 0;
-    struct mem_box *box;
-    int rc;
-
-    mutex_lock(&cmd->mem->lock);
-    box = own_box(cmd);
-    rc = box ? file_verb_locked(box, verb, in_tree(rest), text, &data, &size,
-                                &err)
-             : err_set(&err, ESTALE, "the sandbox is gone");
-    mutex_unlock(&cmd->mem->lock);
-    if (rc < 0) {
-        complain(cmd, rest, err.msg, 1);
-    } else if (size) {
-        cmd->sink->output(cmd->arg, COMMAND_STDOUT, data, size);
-    }
-    free(data);
-}
-
 /* What a line leaves the command to do. */
 enum step {
     STEP_NEXT,
@@ -298,22 +177,39 @@ static enum step run_end(struct mem_command *cmd, const char *word,
     return STEP_ENDED;
 }
 
+static struct mem_box *own_box(struct mem_command *cmd) REQUIRES(cmd->mem->lock)
+{
+    char *id = (char *)(uintptr_t)cmd->external_id;
+    struct instance instance = {.external_id = id};
+    const struct sandbox sandbox = {.number = cmd->number,
+                                    .instance = &instance};
+
+    return mem_find(cmd->mem, &sandbox);
+}
+
 /* Tries the words that work on files. */
 static bool run_if_file(struct mem_command *cmd, const char *word, char *rest)
 {
-    static const char *const verbs[] = {
-        [VERB_CAT] = "cat",       [VERB_WRITE] = "write",
-        [VERB_APPEND] = "append", [VERB_MKDIR] = "mkdir",
-        [VERB_RM] = "rm",
-    };
+    struct err err = ERR_INIT;
+    char *text = NULL;
+    char *data = NULL;
+    size_t size = 0;
+    int rc;
 
-    for (size_t i = 0; i < ARRAY_SIZE(verbs); i++) {
-        if (strcmp(word, verbs[i]) == 0) {
-            run_file_verb(cmd, (enum file_verb)i, rest);
-            return true;
-        }
+    if (!mem_is_verb(word)) {
+        return false;
     }
-    return false;
+    text = cut_word(rest);
+    mutex_lock(&cmd->mem->lock);
+    rc = mem_run_verb(own_box(cmd), word, rest, text, &data, &size, &err);
+    mutex_unlock(&cmd->mem->lock);
+    if (rc < 0) {
+        complain(cmd, rest, err.msg, 1);
+    } else if (size) {
+        cmd->sink->output(cmd->arg, COMMAND_STDOUT, data, size);
+    }
+    free(data);
+    return true;
 }
 
 static bool is_one_of(const char *word, const char *const *words)

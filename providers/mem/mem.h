@@ -157,6 +157,27 @@ MUST_USE int mem_tree_write(struct mem_box *box, struct mem_inode *inode,
 
 extern const struct provider_files mem_files;
 
+/* ---- Words of commands about files: verbs.c; the lock is held ---- */
+
+/** @param word of a command @return whether mem_run_verb() knows it */
+bool mem_is_verb(const char *word);
+
+/**
+ * Does what a word says.
+ *
+ * @param box  the sandbox; NULL: it is gone
+ * @param word which
+ * @param path a path, also one that begins with /workspace
+ * @param text what to write
+ * @param data what was read, the caller's to free, on success
+ * @param size of data, on success
+ * @param err  filled on failure
+ * @return 0 or a negative errno
+ */
+MUST_USE int mem_run_verb(struct mem_box *box, const char *word,
+                          const char *path, const char *text, char **data,
+                          size_t *size, struct err *err);
+
 /* ---- Commands: exec.c ---- */
 
 provider_exec_fn mem_exec;
