@@ -1,0 +1,449 @@
+/* Commands: submitting, finding, reading, watching. See exec.h. */
+#include "core/exec.h"
+
+#include "core/buf.h"
+#include "core/cleanup.h"
+#include "core/crash.h"
+#include "core/exec_priv.h"
+#include "core/registry_priv.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum {
+    LIST_BATCH = 256
+};
+
+const char *exec_status_name(enum exec_status status)
+{
+    static const char *const names[] = {
+        [EXEC_QUEUED] = "queued",   [EXEC_RUNNING] = "running",
+        [EXEC_EXITED] = "exited",   [EXEC_KILLED] = "killed",
+        [EXEC_TIMEOUT] = "timeout", [EXEC_LOST] = "lost",
+        [EXEC_FAILED] = "failed",
+    };
+
+    return names[status];
+}
+
+/* ---- Objects ---- */
+
+static int new_log(struct session *session, uint64_t n, struct exec_log **out,
+                   struct err *err)
+{
+    AUTO_FREE char *dir = NULL;
+
+    if (asprintf(&dir, "%s/execs", session->dir) < 0) {
+        dir = NULL;
+        return err_set(err, ENOMEM, "out of memory");
+    }
+    return exec_log_new(dir, n, out, err);
+}
+
+int exec_new(struct session *session, const struct exec_info *info, bool ended,
+             struct exec **out, struct err *err)
+{
+    struct exec *exec = calloc(1, sizeof(*exec));
+    int rc;
+
+    if (!exec) {
+        return err_set(err, ENOMEM, "out of memory");
+    }
+    rc = new_log(session, info->n, &exec->log, err);
+    if (rc < 0) {
+        free(exec);
+        return rc;
+    }
+    mutex_init(&exec->lock);
+    atomic_init(&exec->refs, 1);
+    list_init(&exec->link);
+    list_init(&exec->job.link);
+    exec->job.kind = JOB_EXEC;
+    exec->job.session = session;
+    exec->n = info->n;
+    mutex_lock(&exec->lock);
+    list_init(&exec->watches);
+    exec->info = *info;
+    exec->ended = ended;
+    mutex_unlock(&exec->lock);
+    *out = exec;
+    return 0;
+}
+
+struct exec *exec_ref(struct exec *exec)
+{
+    (void)atomic_fetch_add(&exec->refs, 1);
+    return exec;
+}
+
+void exec_unref(struct exec *exec)
+{
+    if (!exec || atomic_fetch_sub(&exec->refs, 1) != 1) {
+        return;
+    }
+    session_unref(exec->job.session);
+    exec_log_free(exec->log);
+    mutex_done(&exec->lock);
+    free(exec);
+}
+
+/* ---- Submitting ---- */
+
+static int check_script(const char *script, size_t size, struct err *err)
+{
+    bool blank = true;
+
+    if (size > EXEC_SCRIPT_MAX) {
+        return err_set(err, EFBIG, "the command is over 1 MiB long");
+    }
+    if (memchr(script, '\0', size)) {
+        return err_set(err, EINVAL, "the command holds a NUL byte");
+    }
+    for (size_t i = 0; i < size && blank; i++) {
+        blank = strchr(" \t\n\v\f\r", script[i]) != NULL;
+    }
+    return blank ? err_set(err, EINVAL, "the command is empty") : 0;
+}
+
+static int make_dirs(struct session *session, struct err *err)
+{
+    AUTO_FREE char *dir = NULL;
+
+    if (asprintf(&dir, "%s/execs", session->dir) < 0) {
+        dir = NULL;
+        return err_set(err, ENOMEM, "out of memory");
+    }
+    if ((mkdir(session->dir, 0700) < 0 && errno != EEXIST) ||
+        (mkdir(dir, 0700) < 0 && errno != EEXIST)) {
+        return err_errno(err, "make the directory of the output");
+    }
+    return 0;
+}
+
+/* Records and queues at once, so that numbers are the order of the queue. */
+static int submit_locked(struct session *session, const char *script,
+                         size_t size, const struct caller *caller,
+                         struct exec **out, struct err *err)
+    REQUIRES(session->lock)
+{
+    struct exec_info info;
+    struct exec *exec = NULL;
+    int rc;
+
+    if (session->gone) {
+        return err_set(err, ENOENT, "the session was removed");
+    }
+    rc = store_exec_add(session->registry->store, session->number, script, size,
+                        caller, &info, err);
+    if (rc < 0) {
+        return err_wrap(err, rc, "cannot record the command");
+    }
+    rc = exec_new(session, &info, false, &exec, err);
+    if (rc == 0) {
+        exec->job.caller = *caller;
+        list_add(&session->execs, &exec->link);
+        rc = session_enqueue_locked(session, &exec->job, err);
+        *out = exec;
+    }
+    return rc;
+}
+
+int exec_submit(struct session *session, const char *script, size_t size,
+                const struct caller *caller, struct exec **out, struct err *err)
+{
+    struct exec *exec = NULL;
+    int rc = check_script(script, size, err);
+
+    if (rc == 0) {
+        rc = make_dirs(session, err);
+    }
+    if (rc < 0) {
+        return rc;
+    }
+    if (!registry_job_begin(session->registry, false)) {
+        return err_set(err, ESHUTDOWN, "the filesystem is being unmounted");
+    }
+    /* Held by the command. Taken first: registry before session. */
+    (void)session_ref(session);
+    mutex_lock(&session->lock);
+    rc = submit_locked(session, script, size, caller, &exec, err);
+    if (rc == 0) {
+        (void)exec_ref(exec); /* The job's. */
+    }
+    mutex_unlock(&session->lock);
+    if (rc < 0) {
+        registry_job_end(session->registry);
+        session_unref(session);
+        return rc;
+    }
+    crash_point("exec-queued");
+    session_pump(session);
+    *out = exec;
+    return 0;
+}
+
+/* ---- Finding ---- */
+
+static struct exec *find_live(struct session *session, uint64_t n)
+    REQUIRES(session->lock)
+{
+    list_each(node, &session->execs)
+    {
+        struct exec *exec = container_of(node, struct exec, link);
+
+        if (exec->n == n) {
+            return exec_ref(exec);
+        }
+    }
+    return NULL;
+}
+
+/* n 0: the newest. The session's reference for a new object is the caller's. */
+static int find_locked(struct session *session, uint64_t n, bool *made,
+                       struct exec **out, struct err *err)
+    REQUIRES(session->lock)
+{
+    struct exec_info info;
+    struct exec *live;
+    int rc = store_exec_load(session->registry->store, session->number, n,
+                             &info, err);
+
+    if (rc < 0) {
+        return rc;
+    }
+    live = find_live(session, info.n);
+    if (live) {
+        *out = live;
+        return 0;
+    }
+    /* Nothing of it lives, but its end could not be recorded. */
+    if (info.status == EXEC_QUEUED || info.status == EXEC_RUNNING) {
+        info.status = EXEC_LOST;
+        (void)err_set(&info.err, EIO, "its end could not be recorded");
+    }
+    rc = exec_new(session, &info, true, out, err);
+    *made = rc == 0;
+    return rc;
+}
+
+static int find(struct session *session, uint64_t n, struct exec **out,
+                struct err *err)
+{
+    bool made = false;
+    int rc;
+
+    (void)session_ref(session);
+    mutex_lock(&session->lock);
+    rc = find_locked(session, n, &made, out, err);
+    mutex_unlock(&session->lock);
+    if (!made) {
+        session_unref(session);
+    }
+    return rc;
+}
+
+int session_exec_last(struct session *session, struct exec **out,
+                      struct err *err)
+{
+    return find(session, 0, out, err);
+}
+
+int session_exec_find(struct session *session, uint64_t n, struct exec **out,
+                      struct err *err)
+{
+    return n ? find(session, n, out, err)
+             : err_set(err, ENOENT, "no such command");
+}
+
+int session_exec_each(struct session *session, uint64_t after,
+                      bool (*fn)(void *arg, uint64_t n), void *arg,
+                      struct err *err)
+{
+    uint64_t batch[LIST_BATCH];
+    ssize_t count = LIST_BATCH;
+
+    while (count == LIST_BATCH) {
+        count = store_exec_list(session->registry->store, session->number,
+                                after, batch, LIST_BATCH, err);
+        for (ssize_t i = 0; i < count; i++) {
+            if (!fn(arg, batch[i])) {
+                return 0;
+            }
+            after = batch[i];
+        }
+    }
+    return count < 0 ? (int)count : 0;
+}
+
+/* ---- What is known of one ---- */
+
+uint64_t exec_number(const struct exec *exec)
+{
+    return exec->n;
+}
+
+void exec_info(struct exec *exec, struct exec_info *out)
+{
+    mutex_lock(&exec->lock);
+    *out = exec->info;
+    mutex_unlock(&exec->lock);
+}
+
+bool exec_ended(struct exec *exec)
+{
+    bool ended;
+
+    mutex_lock(&exec->lock);
+    ended = exec->ended;
+    mutex_unlock(&exec->lock);
+    return ended;
+}
+
+int exec_command(struct exec *exec, struct buf *out, struct err *err)
+{
+    const struct session *session = exec->job.session;
+
+    return store_exec_text(session->registry->store, session->number, exec->n,
+                           out, err);
+}
+
+uint64_t exec_size(struct exec *exec, enum exec_view view)
+{
+    return exec_log_size(exec->log, view);
+}
+
+ssize_t exec_read(struct exec *exec, enum exec_view view, uint64_t offset,
+                  void *out, size_t size, struct err *err)
+{
+    return exec_log_read(exec->log, view, offset, out, size, err);
+}
+
+/* ---- Watching ---- */
+
+static bool add_watch(struct exec *exec, struct exec_watch *watch)
+    REQUIRES(exec->lock)
+{
+    if (exec->ended ||
+        (!watch->for_end && exec_size(exec, watch->view) > watch->offset)) {
+        list_init(&watch->link);
+        return false;
+    }
+    list_add(&exec->watches, &watch->link);
+    return true;
+}
+
+bool exec_watch_end(struct exec *exec, struct exec_watch *watch)
+{
+    bool on;
+
+    watch->for_end = true;
+    mutex_lock(&exec->lock);
+    on = add_watch(exec, watch);
+    mutex_unlock(&exec->lock);
+    return on;
+}
+
+bool exec_watch_output(struct exec *exec, struct exec_watch *watch,
+                       enum exec_view view, uint64_t offset)
+{
+    bool on;
+
+    watch->for_end = false;
+    watch->view = view;
+    watch->offset = offset;
+    mutex_lock(&exec->lock);
+    on = add_watch(exec, watch);
+    mutex_unlock(&exec->lock);
+    return on;
+}
+
+bool exec_unwatch(struct exec *exec, struct exec_watch *watch)
+{
+    bool on;
+
+    mutex_lock(&exec->lock);
+    on = !list_empty(&watch->link);
+    list_remove(&watch->link);
+    mutex_unlock(&exec->lock);
+    return on;
+}
+
+static struct exec_watch *take_due(struct exec *exec) REQUIRES(exec->lock)
+{
+    list_each(node, &exec->watches)
+    {
+        struct exec_watch *watch = container_of(node, struct exec_watch, link);
+
+        if (exec->ended ||
+            (!watch->for_end && exec_size(exec, watch->view) > watch->offset)) {
+            list_remove(&watch->link);
+            return watch;
+        }
+    }
+    return NULL;
+}
+
+void exec_wake(struct exec *exec)
+{
+    struct exec_watch *watch;
+
+    do {
+        mutex_lock(&exec->lock);
+        watch = take_due(exec);
+        mutex_unlock(&exec->lock);
+        if (watch) {
+            watch->wake(watch);
+        }
+    } while (watch);
+}
+
+/* ---- Cancelling ---- */
+
+void exec_cancel(struct exec *exec)
+{
+    struct err none = ERR_INIT;
+
+    mutex_lock(&exec->lock);
+    exec->cancelled = true;
+    if (exec->has_token) {
+        cancel_fire(&exec->token);
+    }
+    mutex_unlock(&exec->lock);
+    if (session_unqueue(exec->job.session, &exec->job)) {
+        exec_end_unrun(exec, EXEC_KILLED, &none);
+    }
+}
+
+/* The first command that was not told to end yet, with a reference. */
+static struct exec *next_uncancelled(struct session *session)
+{
+    struct exec *found = NULL;
+
+    mutex_lock(&session->lock);
+    list_each(node, &session->execs)
+    {
+        struct exec *exec = container_of(node, struct exec, link);
+        bool wanted;
+
+        mutex_lock(&exec->lock);
+        wanted = !exec->ended && !exec->cancelled;
+        mutex_unlock(&exec->lock);
+        if (wanted && !found) {
+            found = exec_ref(exec);
+        }
+    }
+    mutex_unlock(&session->lock);
+    return found;
+}
+
+void session_cancel_all(struct session *session)
+{
+    struct exec *exec = next_uncancelled(session);
+
+    while (exec) {
+        exec_cancel(exec);
+        exec_unref(exec);
+        exec = next_uncancelled(session);
+    }
+}

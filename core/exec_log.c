@@ -1,0 +1,412 @@
+/* Output on disk. See exec_log.h. */
+#include "core/exec_log.h"
+
+#include "core/cleanup.h"
+#include "core/mutex.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* A run of bytes of one stream begins. */
+struct record {
+    uint64_t place;  /* Offset in the log << 1 | enum command_stream. */
+    uint64_t before; /* Bytes of stdout before it. */
+};
+
+enum {
+    WINDOW = 64
+}; /* Records read at once. */
+
+/* What there is: later bytes do not change it. */
+struct extent {
+    uint64_t size;    /* Of the log. */
+    uint64_t out;     /* Bytes of stdout in it. */
+    uint64_t records; /* In the index. */
+};
+
+struct exec_log {
+    char *path; /* Without its ending. */
+    struct mutex lock; /* Of all GUARDED members below. */
+    struct extent extent GUARDED;
+    bool loaded GUARDED; /* extent is known. */
+    /* By the thread that appends: */
+    int log_fd;
+    int idx_fd;
+    bool broken;
+    enum command_stream last;
+};
+
+int exec_log_new(const char *dir, uint64_t n, struct exec_log **out,
+                 struct err *err)
+{
+    struct exec_log *log = calloc(1, sizeof(*log));
+
+    if (!log ||
+        asprintf(&log->path, "%s/%llu", dir, (unsigned long long)n) < 0) {
+        free(log);
+        return err_set(err, ENOMEM, "out of memory");
+    }
+    mutex_init(&log->lock);
+    log->log_fd = -1;
+    log->idx_fd = -1;
+    *out = log;
+    return 0;
+}
+
+void exec_log_free(struct exec_log *log)
+{
+    if (log) {
+        exec_log_stop(log);
+        mutex_done(&log->lock);
+        free(log->path);
+        free(log);
+    }
+}
+
+static int open_part(const struct exec_log *log, const char *ending, int flags)
+{
+    char path[PATH_MAX];
+    int n = snprintf(path, sizeof(path), "%s%s", log->path, ending);
+
+    if (n < 0 || (size_t)n >= sizeof(path)) {
+        errno = ENAMETOOLONG;
+        return -1;
+    }
+    return open(path, flags | O_CLOEXEC | O_NOFOLLOW, 0600);
+}
+
+int exec_log_start(struct exec_log *log, struct err *err)
+{
+    AUTO_FD int log_fd = open_part(log, ".log", O_RDWR | O_CREAT | O_TRUNC);
+    AUTO_FD int idx_fd =
+        log_fd < 0 ? -1 : open_part(log, ".idx", O_RDWR | O_CREAT | O_TRUNC);
+
+    if (idx_fd < 0) {
+        return err_errno(err, "make the output files");
+    }
+    log->log_fd = TAKE_FD(log_fd);
+    log->idx_fd = TAKE_FD(idx_fd);
+    mutex_lock(&log->lock);
+    log->extent = (struct extent){0, 0, 0};
+    log->loaded = true;
+    mutex_unlock(&log->lock);
+    return 0;
+}
+
+static void close_part(int *fd)
+{
+    if (*fd >= 0) {
+        (void)close(*fd);
+        *fd = -1;
+    }
+}
+
+void exec_log_stop(struct exec_log *log)
+{
+    close_part(&log->log_fd);
+    close_part(&log->idx_fd);
+}
+
+/* Writes all it can; the bytes that were written are counted on failure too. */
+static int write_at(int fd, const void *data, size_t size, uint64_t offset,
+                    size_t *done)
+{
+    const char *at = data;
+
+    *done = 0;
+    while (*done < size) {
+        ssize_t n =
+            pwrite(fd, at + *done, size - *done, (off_t)(offset + *done));
+
+        if (n < 0 && errno != EINTR) {
+            return -errno;
+        }
+        *done += n > 0 ? (size_t)n : 0;
+    }
+    return 0;
+}
+
+/* Announces a run where the stream changes. */
+static int announce(struct exec_log *log, enum command_stream stream,
+                    struct extent *extent)
+{
+    struct record record = {
+        .place = extent->size << 1 | stream,
+        .before = extent->out,
+    };
+    size_t done;
+    int rc;
+
+    if (extent->records && log->last == stream) {
+        return 0;
+    }
+    rc = write_at(log->idx_fd, &record, sizeof(record),
+                  extent->records * sizeof(record), &done);
+    if (rc == 0) {
+        extent->records++;
+        log->last = stream;
+    }
+    return rc;
+}
+
+int exec_log_append(struct exec_log *log, enum command_stream stream,
+                    const void *data, size_t size, struct err *err)
+{
+    struct extent extent;
+    size_t done = 0;
+    int rc;
+
+    if (log->broken) {
+        return err_set(err, EIO, "the output is cut off");
+    }
+    mutex_lock(&log->lock);
+    extent = log->extent;
+    mutex_unlock(&log->lock);
+    rc = announce(log, stream, &extent);
+    if (rc == 0) {
+        rc = write_at(log->log_fd, data, size, extent.size, &done);
+        extent.size += done;
+        extent.out += stream == COMMAND_STDOUT ? done : 0;
+    }
+    mutex_lock(&log->lock);
+    log->extent = extent;
+    mutex_unlock(&log->lock);
+    if (rc < 0) {
+        log->broken = true;
+        errno = -rc;
+        return err_errno(err, "cannot keep the output, which is cut off");
+    }
+    return 0;
+}
+
+static uint64_t place_of(const struct record *record)
+{
+    return record->place >> 1;
+}
+
+static enum command_stream stream_of(const struct record *record)
+{
+    return record->place & 1 ? COMMAND_STDERR : COMMAND_STDOUT;
+}
+
+/* Reads `count` records from `first` on, or fails. */
+static int read_records(int fd, uint64_t first, size_t count,
+                        struct record *out)
+{
+    size_t size = count * sizeof(*out);
+    ssize_t n = pread(fd, out, size, (off_t)(first * sizeof(*out)));
+
+    if (n < 0) {
+        return -errno;
+    }
+    return (size_t)n == size ? 0 : -EIO;
+}
+
+/* Finds what an earlier daemon left. Missing files are an empty output. */
+static struct extent find_extent(const struct exec_log *log)
+{
+    AUTO_FD int log_fd = open_part(log, ".log", O_RDONLY);
+    AUTO_FD int idx_fd = open_part(log, ".idx", O_RDONLY);
+    struct extent extent = {0, 0, 0};
+    struct record last = {0, 0};
+    struct stat st;
+
+    if (log_fd < 0 || idx_fd < 0 || fstat(log_fd, &st) < 0) {
+        return extent;
+    }
+    extent.size = (uint64_t)st.st_size;
+    if (fstat(idx_fd, &st) < 0) {
+        return extent;
+    }
+    extent.records = (uint64_t)st.st_size / sizeof(last);
+    /* After a crash of the machine the index may be ahead of the log. */
+    while (extent.records &&
+           (read_records(idx_fd, extent.records - 1, 1, &last) < 0 ||
+            place_of(&last) > extent.size)) {
+        extent.records--;
+    }
+    extent.out = last.before;
+    if (extent.records && stream_of(&last) == COMMAND_STDOUT) {
+        extent.out += extent.size - place_of(&last);
+    }
+    return extent;
+}
+
+static struct extent extent_locked(struct exec_log *log) REQUIRES(log->lock)
+{
+    if (!log->loaded) {
+        log->extent = find_extent(log);
+        log->loaded = true;
+    }
+    return log->extent;
+}
+
+static struct extent extent_of(struct exec_log *log)
+{
+    struct extent extent;
+
+    mutex_lock(&log->lock);
+    extent = extent_locked(log);
+    mutex_unlock(&log->lock);
+    return extent;
+}
+
+static uint64_t view_size(const struct extent *extent, enum exec_view view)
+{
+    if (view == EXEC_OUTPUT) {
+        return extent->size;
+    }
+    return view == EXEC_STDOUT ? extent->out : extent->size - extent->out;
+}
+
+uint64_t exec_log_size(struct exec_log *log, enum exec_view view)
+{
+    struct extent extent = extent_of(log);
+
+    return view_size(&extent, view);
+}
+
+/* Offset in the view at which a run begins, or would begin. */
+static uint64_t key_of(const struct record *record, enum exec_view view)
+{
+    return view == EXEC_STDOUT ? record->before
+                               : place_of(record) - record->before;
+}
+
+/* Finds the last run whose key is not above the offset. */
+static int find_run(int fd, const struct extent *extent, enum exec_view view,
+                    uint64_t offset, uint64_t *out)
+{
+    uint64_t low = 0;
+    uint64_t high = extent->records;
+
+    while (high - low > 1) {
+        uint64_t middle = low + (high - low) / 2;
+        struct record record;
+        int rc = read_records(fd, middle, 1, &record);
+
+        if (rc < 0) {
+            return rc;
+        }
+        if (key_of(&record, view) <= offset) {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    *out = low;
+    return 0;
+}
+
+/* One read of a view, on its way through the runs. */
+struct walk {
+    int log_fd;
+    int idx_fd;
+    struct extent extent;
+    enum exec_view view;
+    uint64_t offset;
+    char *out;
+    size_t size;
+    size_t done;
+};
+
+/* Copies of the bytes from `from` to `end` of the log what is wanted. */
+static int copy_run(struct walk *walk, const struct record *run, uint64_t end)
+{
+    uint64_t at = walk->offset + walk->done;
+    uint64_t from = place_of(run) + (at - key_of(run, walk->view));
+    size_t want = walk->size - walk->done;
+    ssize_t n;
+
+    if (from >= end) {
+        return 0;
+    }
+    if (want > end - from) {
+        want = (size_t)(end - from);
+    }
+    n = pread(walk->log_fd, walk->out + walk->done, want, (off_t)from);
+    if (n < 0) {
+        return -errno;
+    }
+    walk->done += (size_t)n;
+    return (size_t)n == want ? 0 : -EIO;
+}
+
+/* Goes through up to WINDOW runs from `first` on. */
+static int walk_window(struct walk *walk, uint64_t first, size_t count)
+{
+    struct record records[WINDOW + 1];
+    bool more = first + count < walk->extent.records;
+    enum command_stream stream =
+        walk->view == EXEC_STDOUT ? COMMAND_STDOUT : COMMAND_STDERR;
+    int rc = read_records(walk->idx_fd, first, count + more, records);
+
+    for (size_t i = 0; i < count && rc == 0 && walk->done < walk->size; i++) {
+        uint64_t end = i + 1 < count + more ? place_of(&records[i + 1])
+                                            : walk->extent.size;
+
+        if (stream_of(&records[i]) == stream) {
+            rc = copy_run(walk, &records[i], end);
+        }
+    }
+    return rc;
+}
+
+static int walk_runs(struct walk *walk)
+{
+    uint64_t at = 0;
+    int rc =
+        find_run(walk->idx_fd, &walk->extent, walk->view, walk->offset, &at);
+
+    while (rc == 0 && walk->done < walk->size && at < walk->extent.records) {
+        uint64_t left = walk->extent.records - at;
+        size_t count = left < WINDOW ? (size_t)left : WINDOW;
+
+        rc = walk_window(walk, at, count);
+        at += count;
+    }
+    return rc;
+}
+
+static int walk_view(struct walk *walk)
+{
+    static const struct record whole = {0, 0};
+
+    return walk->view == EXEC_OUTPUT ? copy_run(walk, &whole, walk->extent.size)
+                                     : walk_runs(walk);
+}
+
+ssize_t exec_log_read(struct exec_log *log, enum exec_view view,
+                      uint64_t offset, void *out, size_t size, struct err *err)
+{
+    struct walk walk = {
+        .extent = extent_of(log),
+        .view = view,
+        .offset = offset,
+        .out = out,
+        .size = size,
+    };
+    AUTO_FD int log_fd = -1;
+    AUTO_FD int idx_fd = -1;
+    int rc;
+
+    if (offset >= view_size(&walk.extent, view) || !size) {
+        return 0;
+    }
+    log_fd = open_part(log, ".log", O_RDONLY);
+    idx_fd = log_fd < 0 ? -1 : open_part(log, ".idx", O_RDONLY);
+    if (idx_fd < 0) {
+        return err_errno(err, "open the output");
+    }
+    walk.log_fd = log_fd;
+    walk.idx_fd = idx_fd;
+    rc = walk_view(&walk);
+    if (rc < 0 && !walk.done) {
+        errno = -rc;
+        return err_errno(err, "read the output");
+    }
+    return (ssize_t)walk.done;
+}

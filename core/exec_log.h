@@ -1,0 +1,72 @@
+/*
+ * A command's output on disk: DIR/N.log holds the bytes of both streams in
+ * order of arrival, DIR/N.idx a record at each change of stream, written
+ * before the bytes that it announces. One thread appends, any read; nothing
+ * of the output is kept in memory.
+ */
+#ifndef SESSIONFS_EXEC_LOG_H
+#define SESSIONFS_EXEC_LOG_H
+
+#include "core/exec.h"
+
+struct exec_log;
+
+/**
+ * Makes the object of a log; its files need not exist.
+ *
+ * @param dir where its files are
+ * @param n   the command's number
+ * @param out the log, on success
+ * @param err filled on failure
+ * @return 0 or -ENOMEM
+ */
+MUST_USE int exec_log_new(const char *dir, uint64_t n, struct exec_log **out,
+                          struct err *err);
+
+/** @param log freed, with what it has open; NULL is fine */
+void exec_log_free(struct exec_log *log);
+
+/**
+ * Makes the files, empty, for appending.
+ *
+ * @param log the log
+ * @param err filled on failure
+ * @return 0 or a negative errno
+ */
+MUST_USE int exec_log_start(struct exec_log *log, struct err *err);
+
+/** @param log one to which nothing will be appended any more */
+void exec_log_stop(struct exec_log *log);
+
+/**
+ * Appends output. After a failure the log takes no more.
+ *
+ * @param log    started
+ * @param stream which
+ * @param data   borrowed
+ * @param size   bytes
+ * @param err    filled on failure
+ * @return 0 or a negative errno
+ */
+MUST_USE int exec_log_append(struct exec_log *log, enum command_stream stream,
+                             const void *data, size_t size, struct err *err);
+
+/** @param log the log @param view which output @return its length now */
+uint64_t exec_log_size(struct exec_log *log, enum exec_view view);
+
+/**
+ * Reads output.
+ *
+ * @param log    the log
+ * @param view   which output
+ * @param offset in that view
+ * @param out    at most size bytes
+ * @param size   of out
+ * @param err    filled on failure
+ * @return bytes, 0 at the present end, or a negative errno
+ */
+MUST_USE ssize_t exec_log_read(struct exec_log *log, enum exec_view view,
+                               uint64_t offset, void *out, size_t size,
+                               struct err *err);
+
+#endif

@@ -1,0 +1,53 @@
+/* A command as its session sees it. */
+#ifndef SESSIONFS_EXEC_PRIV_H
+#define SESSIONFS_EXEC_PRIV_H
+
+#include "core/exec.h"
+#include "core/exec_log.h"
+#include "core/session_priv.h"
+
+struct exec {
+    atomic_uint refs;
+    struct job job;   /* Its session is the exec's, with a reference. */
+    struct list link; /* session->execs, by its lock, like these. */
+    bool over;        /* Has ended and is recorded. */
+    bool closed;      /* Its sink is closed, or was never given away. */
+    uint64_t n;
+    struct exec_log *log;
+    struct err log_err;           /* By the sink's thread until exited, */
+    struct command_result result; /* like this; then by the life thread. */
+    bool exited;                  /* By the sink's thread. */
+
+    struct mutex lock; /* Of all GUARDED members below. */
+    struct exec_info info GUARDED;
+    bool ended GUARDED;
+    bool cancelled GUARDED;
+    bool has_token GUARDED;
+    struct cancel token; /* While has_token. */
+    struct list watches GUARDED;
+};
+
+/* Makes the object of a record, with one reference. `ended`: it is over. */
+MUST_USE int exec_new(struct session *session, const struct exec_info *info,
+                      bool ended, struct exec **out, struct err *err);
+
+/* Runs a command that is its session's current job; in the life thread. It
+ * ends later with session_job_over(). */
+void exec_run(struct exec *exec);
+
+/* Ends a command that never ran, or that the queue cannot run; `status` is
+ * EXEC_KILLED or EXEC_FAILED. Gives up the job's reference. */
+void exec_end_unrun(struct exec *exec, enum exec_status status,
+                    const struct err *err);
+
+/* Records the end, tells everybody. */
+void exec_end(struct exec *exec, struct exec_info *info, bool ran);
+
+/* Wakes the watches that are due. */
+void exec_wake(struct exec *exec);
+
+/* Its sink is closed, or was never given away: takes it out of the session
+ * where it is over too. */
+void exec_closed(struct exec *exec);
+
+#endif

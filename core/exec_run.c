@@ -1,0 +1,381 @@
+/*
+ * Running a command. Its queue waits without a thread: the life thread starts
+ * it, the sink's thread takes its output, and the life thread ends it.
+ */
+#include "core/buf.h"
+#include "core/cleanup.h"
+#include "core/clock.h"
+#include "core/crash.h"
+#include "core/exec_priv.h"
+#include "core/json.h"
+#include "core/registry_priv.h"
+
+#include <signal.h>
+
+enum {
+    DETAIL_MAX = 8 * 1024
+};
+
+static void tell_news(struct exec *exec)
+{
+    struct session *session = exec->job.session;
+    const struct registry_hooks *hooks = &session->registry->hooks;
+
+    if (hooks->news) {
+        hooks->news(hooks->arg, session);
+    }
+}
+
+/* ---- Its end ---- */
+
+void exec_closed(struct exec *exec)
+{
+    struct session *session = exec->job.session;
+
+    mutex_lock(&session->lock);
+    exec->closed = true;
+    if (exec->over) {
+        list_remove(&exec->link);
+    }
+    mutex_unlock(&session->lock);
+}
+
+static void set_over(struct exec *exec)
+{
+    struct session *session = exec->job.session;
+
+    mutex_lock(&session->lock);
+    exec->over = true;
+    if (exec->closed) {
+        list_remove(&exec->link);
+    }
+    mutex_unlock(&session->lock);
+}
+
+static int save_end(struct exec *exec, const struct exec_info *info,
+                    struct err *err)
+{
+    struct session *session = exec->job.session;
+    struct buf text = BUF_INIT(DETAIL_MAX);
+    struct store_event event = {
+        .name = "exec.ended", .exec = exec->n, .caller = &exec->job.caller};
+    struct js *detail = js_object();
+    int rc;
+
+    js_set_text(detail, "status", exec_status_name(info->status));
+    if (info->has_exit_code) {
+        js_set_int(detail, "exit_code", info->exit_code);
+    }
+    if (info->err.code) {
+        js_set_text(detail, "message", info->err.msg);
+    }
+    if (js_write(detail, &text) == 0) {
+        event.detail = buf_str(&text);
+    }
+    rc = store_exec_save(session->registry->store, session->number, info,
+                         &event, err);
+    js_free(detail);
+    buf_done(&text);
+    return rc;
+}
+
+static void publish_end(struct exec *exec, const struct exec_info *info)
+{
+    mutex_lock(&exec->lock);
+    exec->info = *info;
+    exec->ended = true;
+    if (exec->has_token) {
+        exec->has_token = false;
+        cancel_done(&exec->token);
+    }
+    mutex_unlock(&exec->lock);
+    exec_wake(exec);
+    tell_news(exec);
+}
+
+void exec_end(struct exec *exec, struct exec_info *info, bool ran)
+{
+    struct session *session = exec->job.session;
+    const struct registry_hooks *hooks = &session->registry->hooks;
+    struct err err = ERR_INIT;
+
+    info->ended_us = clock_wall_us();
+    crash_point("exec-ended");
+    if (save_end(exec, info, &err) < 0) {
+        info->status = EXEC_FAILED;
+        (void)err_wrap(&err, -err.code, "cannot record the command's end");
+        info->err = err;
+    }
+    crash_point("exec-recorded");
+    if (ran && hooks->changed) {
+        hooks->changed(hooks->arg, session);
+    }
+    publish_end(exec, info);
+    set_over(exec);
+}
+
+void exec_end_unrun(struct exec *exec, enum exec_status status,
+                    const struct err *err)
+{
+    struct registry *registry = exec->job.session->registry;
+    struct exec_info info;
+
+    exec_info(exec, &info);
+    info.status = status;
+    info.err = *err;
+    exec_end(exec, &info, false);
+    exec_closed(exec);
+    exec_unref(exec);
+    registry_job_end(registry);
+}
+
+/* Ends the session's current command, which did not run. */
+static void give_up(struct exec *exec, enum exec_status status,
+                    const struct err *err)
+{
+    struct session *session = session_ref(exec->job.session);
+
+    exec_end_unrun(exec, status, err);
+    session_job_over(session);
+    session_unref(session);
+}
+
+/* What the engine's answer means. */
+static void read_result(const struct command_result *result,
+                        struct exec_info *info)
+{
+    info->has_exit_code = true;
+    switch (result->end) {
+    case COMMAND_EXITED:
+        info->status = EXEC_EXITED;
+        info->exit_code = result->code;
+        return;
+    case COMMAND_KILLED:
+        info->status = EXEC_KILLED;
+        info->exit_code = 128 + result->signal;
+        return;
+    case COMMAND_CANCELED:
+        info->status = EXEC_KILLED;
+        info->exit_code = 128 + (result->signal ? result->signal : SIGTERM);
+        return;
+    case COMMAND_TIMEOUT:
+        info->status = EXEC_TIMEOUT;
+        info->exit_code = 124;
+        return;
+    case COMMAND_LOST:
+        break;
+    }
+    info->status = EXEC_LOST;
+    info->has_exit_code = false;
+    (void)err_set(&info->err, ESTALE,
+                  "the engine cannot say how the command ended");
+}
+
+/* A checkpoint is due after each command, however it ended. */
+static void checkpoint(struct exec *exec, struct exec_info *info)
+{
+    struct session *session = exec->job.session;
+    struct err err = ERR_INIT;
+
+    if (registry_engines_closed(session->registry)) {
+        return;
+    }
+    if (session_life_checkpoint(session, &err) < 0) {
+        info->status = EXEC_FAILED;
+        info->err = err;
+    }
+}
+
+/* The rest of a command, once its process is gone. Life thread. */
+static void finish(void *arg)
+{
+    struct exec *exec = arg;
+    struct session *session = session_ref(exec->job.session);
+    struct registry *registry = session->registry;
+    struct exec_info info;
+
+    exec_info(exec, &info);
+    read_result(&exec->result, &info);
+    checkpoint(exec, &info);
+    if (exec->log_err.code) {
+        info.status = EXEC_FAILED;
+        info.err = exec->log_err;
+    }
+    exec_end(exec, &info, true);
+    exec_unref(exec);
+    session_job_over(session);
+    registry_job_end(registry);
+    session_unref(session);
+}
+
+/* ---- The sink ---- */
+
+static void sink_started(void *arg, int64_t pid)
+{
+    (void)arg;
+    (void)pid;
+    crash_point("exec-started");
+}
+
+static void sink_output(void *arg, enum command_stream stream, const void *data,
+                        size_t size)
+{
+    struct exec *exec = arg;
+    struct err err = ERR_INIT;
+
+    if (exec_log_append(exec->log, stream, data, size, &err) < 0 &&
+        !exec->exited && !exec->log_err.code) {
+        exec->log_err = err;
+    }
+    exec_wake(exec);
+    tell_news(exec);
+}
+
+static void sink_exited(void *arg, const struct command_result *result)
+{
+    struct exec *exec = arg;
+
+    exec->result = *result;
+    exec->exited = true;
+    if (workers_run(exec->job.session->life, finish, exec) < 0) {
+        /* Without a thread: better late in the loop than never. */
+        finish(exec);
+    }
+}
+
+static void sink_closed(void *arg)
+{
+    struct exec *exec = arg;
+    struct registry *registry = exec->job.session->registry;
+
+    exec_log_stop(exec->log);
+    exec_closed(exec);
+    exec_unref(exec);
+    registry_sink_end(registry);
+}
+
+/* ---- Its start ---- */
+
+/* It is about to run: from here on a cancel goes by the token. */
+static int begin(struct exec *exec, struct err *err)
+{
+    struct session *session = exec->job.session;
+    struct store_event event = {
+        .name = "exec.started", .exec = exec->n, .caller = &exec->job.caller};
+    struct exec_info info;
+    int rc = exec_log_start(exec->log, err);
+
+    if (rc < 0) {
+        return rc;
+    }
+    mutex_lock(&exec->lock);
+    rc = exec->cancelled ? err_set(err, ECANCELED, "cancelled")
+                         : cancel_init(&exec->token, err);
+    if (rc == 0) {
+        exec->has_token = true;
+        exec->info.status = EXEC_RUNNING;
+        exec->info.started_us = clock_wall_us();
+    }
+    info = exec->info;
+    mutex_unlock(&exec->lock);
+    return rc < 0 ? rc
+                  : store_exec_save(session->registry->store, session->number,
+                                    &info, &event, err);
+}
+
+static int call_exec(struct exec *exec, const struct buf *script,
+                     struct err *err)
+{
+    static const struct command_sink sink = {
+        .started = sink_started,
+        .output = sink_output,
+        .exited = sink_exited,
+        .closed = sink_closed,
+    };
+    const struct command command = {
+        .n = exec->n,
+        .shell = buf_str(script),
+        .shell_size = script->size,
+    };
+    const struct limits limits = {
+        .deadline_ms = clock_deadline(SESSION_CALL_MS),
+        .cancel = &exec->token,
+    };
+    struct session *session = exec->job.session;
+    char id[SESSION_ID_SIZE];
+    struct store_state state;
+    struct sandbox sandbox;
+    int rc = session_record_copy(session, &state, err);
+
+    if (rc < 0) {
+        return rc;
+    }
+    sandbox = session_sandbox(session, &state.instance, id);
+    rc = provider_exec(session->provider, &sandbox, &command, &limits, &sink,
+                       exec, err);
+    store_state_done(&state);
+    return rc;
+}
+
+static int start(struct exec *exec, struct err *err)
+{
+    struct registry *registry = exec->job.session->registry;
+    struct buf script = BUF_INIT(EXEC_SCRIPT_MAX);
+    int rc = exec_command(exec, &script, err);
+
+    if (rc == 0) {
+        rc = begin(exec, err);
+    }
+    if (rc == 0) {
+        crash_point("exec-begun");
+        registry_sink_begin(registry);
+        (void)exec_ref(exec); /* The sink's. */
+        rc = call_exec(exec, &script, err);
+        if (rc < 0) {
+            exec_unref(exec);
+            registry_sink_end(registry);
+        }
+    }
+    buf_done(&script);
+    return rc;
+}
+
+static bool is_cancelled(struct exec *exec)
+{
+    bool cancelled;
+
+    mutex_lock(&exec->lock);
+    cancelled = exec->cancelled;
+    mutex_unlock(&exec->lock);
+    return cancelled;
+}
+
+static void run(struct exec *exec)
+{
+    struct err err = ERR_INIT;
+    int rc = is_cancelled(exec)
+                 ? -ECANCELED
+                 : session_ensure_for_exec(exec->job.session, &err);
+
+    if (rc == 0 && !is_cancelled(exec)) {
+        rc = start(exec, &err);
+        if (rc == 0) {
+            tell_news(exec);
+            return; /* The sink does the rest. */
+        }
+    }
+    if (is_cancelled(exec)) {
+        err_clear(&err);
+        give_up(exec, EXEC_KILLED, &err);
+    } else {
+        give_up(exec, EXEC_FAILED, &err);
+    }
+}
+
+void exec_run(struct exec *exec)
+{
+    /* The job's reference may go while the command is being started. */
+    (void)exec_ref(exec);
+    run(exec);
+    exec_unref(exec);
+}

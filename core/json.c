@@ -1,0 +1,169 @@
+/* JSON by jansson. See json.h. */
+#include "core/json.h"
+
+#include "core/clock.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct js {
+    json_t *value;
+    bool failed; /* Something could not be set. */
+};
+
+enum {
+    PARSE_FLAGS = JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES
+};
+
+/* Wraps a value, which is taken. */
+static struct js *wrap(json_t *value)
+{
+    struct js *js = value ? calloc(1, sizeof(*js)) : NULL;
+
+    if (!js) {
+        json_decref(value);
+        return NULL;
+    }
+    js->value = value;
+    return js;
+}
+
+struct js *js_object(void)
+{
+    return wrap(json_object());
+}
+
+int js_parse(const char *text, size_t size, struct js **out, struct err *err)
+{
+    json_error_t why;
+    json_t *value = json_loadb(text, size, PARSE_FLAGS | JSON_DECODE_ANY, &why);
+    struct js *js;
+
+    if (!value) {
+        return err_set(err, EINVAL, "line %d, column %d: %s", why.line,
+                       why.column, why.text);
+    }
+    js = wrap(value);
+    if (!js) {
+        return err_set(err, ENOMEM, "out of memory");
+    }
+    *out = js;
+    return 0;
+}
+
+void js_free(struct js *js)
+{
+    if (js) {
+        json_decref(js->value);
+        free(js);
+    }
+}
+
+static void set(struct js *js, const char *key, json_t *value)
+{
+    if (!js) {
+        json_decref(value);
+    } else if (json_object_set_new(js->value, key, value) < 0) {
+        js->failed = true;
+    }
+}
+
+/* Text of which each byte above 127 is replaced. */
+static json_t *ascii_text(const char *text)
+{
+    char *copy = strdup(text);
+    json_t *value;
+
+    if (!copy) {
+        return NULL;
+    }
+    for (char *c = copy; *c; c++) {
+        if ((unsigned char)*c > 127) {
+            *c = '?';
+        }
+    }
+    value = json_string(copy);
+    free(copy);
+    return value;
+}
+
+void js_set_text(struct js *js, const char *key, const char *text)
+{
+    json_t *value = text ? json_string(text) : json_null();
+
+    set(js, key, value ? value : ascii_text(text));
+}
+
+void js_set_int(struct js *js, const char *key, int64_t value)
+{
+    set(js, key, json_integer(value));
+}
+
+void js_set_bool(struct js *js, const char *key, bool value)
+{
+    set(js, key, json_boolean(value));
+}
+
+void js_set_time(struct js *js, const char *key, int64_t value)
+{
+    char text[CLOCK_TEXT_SIZE];
+
+    if (value == 0) {
+        set(js, key, json_null());
+        return;
+    }
+    clock_format(value, text);
+    set(js, key, json_string(text));
+}
+
+void js_set(struct js *js, const char *key, struct js *value)
+{
+    json_t *inner = value && !value->failed ? json_incref(value->value) : NULL;
+
+    js_free(value);
+    set(js, key, inner);
+}
+
+void js_set_raw(struct js *js, const char *key, const char *text)
+{
+    json_t *value =
+        text ? json_loads(text, PARSE_FLAGS | JSON_DECODE_ANY, NULL) : NULL;
+
+    set(js, key, value ? value : json_null());
+}
+
+bool js_is_object(const struct js *js)
+{
+    return js && json_is_object(js->value);
+}
+
+const char *js_text(const struct js *js, const char *key)
+{
+    return json_string_value(json_object_get(js->value, key));
+}
+
+struct js *js_get(const struct js *js, const char *key)
+{
+    return wrap(json_incref(json_object_get(js->value, key)));
+}
+
+static int add_text(const char *data, size_t size, void *arg)
+{
+    return buf_add(arg, data, size);
+}
+
+int js_write(const struct js *js, struct buf *out)
+{
+    size_t room = out->cap - out->size;
+
+    if (!js || js->failed) {
+        return -ENOMEM;
+    }
+    if (json_dump_callback(js->value, add_text, out,
+                           JSON_ENCODE_ANY | JSON_COMPACT) < 0) {
+        return room < 1024 ? -EFBIG : -ENOMEM;
+    }
+    return 0;
+}

@@ -1,0 +1,399 @@
+/* All sessions of a mount. See registry.h. */
+#include "core/registry.h"
+
+#include "core/buf.h"
+#include "core/cleanup.h"
+#include "core/config.h"
+#include "core/registry_priv.h"
+#include "core/session_priv.h"
+
+#include <string.h>
+
+enum {
+    LIST_BATCH = 64
+};
+
+#define ALNUM "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+
+bool session_id_valid(const char *id)
+{
+    size_t size = strlen(id);
+
+    return size <= SESSION_ID_MAX && strspn(id, ALNUM) > 0 &&
+           strspn(id, ALNUM "._-") == size;
+}
+
+static int check_id(const char *id, struct err *err)
+{
+    return session_id_valid(id)
+               ? 0
+               : err_set(err, EINVAL,
+                         "a session's name is up to %d of A-Z a-z 0-9 . _ - "
+                         "and begins with a letter or digit",
+                         SESSION_ID_MAX);
+}
+
+/* ---- Loaded sessions ---- */
+
+static struct list *bucket_of(struct registry *registry, uint64_t number)
+    REQUIRES(registry->lock)
+{
+    return &registry->buckets[number % REGISTRY_BUCKETS];
+}
+
+static struct session *find_loaded(struct registry *registry, uint64_t number)
+    REQUIRES(registry->lock)
+{
+    list_each(node, bucket_of(registry, number))
+    {
+        struct session *session = container_of(node, struct session, link);
+
+        if (session->number == number) {
+            session->refs++;
+            return session;
+        }
+    }
+    return NULL;
+}
+
+static int load_locked(struct registry *registry,
+                       const struct store_session *row, struct session **out,
+                       struct err *err) REQUIRES(registry->lock)
+{
+    struct session *session = find_loaded(registry, row->number);
+    int rc;
+
+    if (session) {
+        *out = session;
+        return 0;
+    }
+    rc = session_new(registry, row, &session, err);
+    if (rc == 0) {
+        session->refs = 1;
+        list_add(bucket_of(registry, row->number), &session->link);
+        *out = session;
+    }
+    return rc;
+}
+
+int registry_load(struct registry *registry, uint64_t number,
+                  struct session **out, struct err *err)
+{
+    struct store_session row;
+    int rc;
+
+    mutex_lock(&registry->lock);
+    rc = store_session_get(registry->store, number, &row, err);
+    if (rc == 0) {
+        rc = load_locked(registry, &row, out, err);
+        store_session_done(&row);
+    }
+    mutex_unlock(&registry->lock);
+    return rc;
+}
+
+static int find_locked(struct registry *registry, const char *id,
+                       struct session **out, struct err *err)
+    REQUIRES(registry->lock)
+{
+    struct store_session row;
+    int rc = session_id_valid(id)
+                 ? store_session_find(registry->store, id, &row, err)
+                 : err_set(err, ENOENT, "no such session");
+
+    if (rc == 0) {
+        rc = load_locked(registry, &row, out, err);
+        store_session_done(&row);
+    }
+    return rc;
+}
+
+int registry_find(struct registry *registry, const char *id,
+                  struct session **out, struct err *err)
+{
+    int rc;
+
+    mutex_lock(&registry->lock);
+    rc = find_locked(registry, id, out, err);
+    mutex_unlock(&registry->lock);
+    return rc;
+}
+
+struct session *session_ref(struct session *session)
+{
+    struct registry *registry = session->registry;
+
+    mutex_lock(&registry->lock);
+    session->refs++;
+    mutex_unlock(&registry->lock);
+    return session;
+}
+
+/* Frees a session that nobody holds any more; in the loop's thread, since a
+ * session's own threads cannot wait for themselves. */
+static void reap(void *arg)
+{
+    struct session *session = arg;
+    struct registry *registry = session->registry;
+    bool unused;
+
+    mutex_lock(&registry->lock);
+    session->reap_posted = false;
+    unused = session->refs == 0;
+    if (unused) {
+        list_remove(&session->link);
+    }
+    mutex_unlock(&registry->lock);
+    if (unused) {
+        session_free(session);
+    }
+}
+
+void session_unref(struct session *session)
+{
+    struct registry *registry;
+    bool post;
+
+    if (!session) {
+        return;
+    }
+    registry = session->registry;
+    mutex_lock(&registry->lock);
+    session->refs--;
+    post = session->refs == 0 && !session->reap_posted && !registry->dead;
+    session->reap_posted = session->reap_posted || post;
+    if (post) {
+        loop_post(registry->loop, reap, session);
+    }
+    mutex_unlock(&registry->lock);
+}
+
+/* ---- Counting ---- */
+
+bool registry_job_begin(struct registry *registry, bool internal)
+{
+    bool open;
+
+    mutex_lock(&registry->lock);
+    open = internal || !registry->closing;
+    registry->jobs += open;
+    mutex_unlock(&registry->lock);
+    return open;
+}
+
+void registry_job_end(struct registry *registry)
+{
+    mutex_lock(&registry->lock);
+    registry->jobs--;
+    cond_broadcast(&registry->calm);
+    mutex_unlock(&registry->lock);
+}
+
+void registry_sink_begin(struct registry *registry)
+{
+    mutex_lock(&registry->lock);
+    registry->sinks++;
+    mutex_unlock(&registry->lock);
+}
+
+void registry_sink_end(struct registry *registry)
+{
+    mutex_lock(&registry->lock);
+    registry->sinks--;
+    cond_broadcast(&registry->calm);
+    mutex_unlock(&registry->lock);
+}
+
+bool registry_closing(struct registry *registry)
+{
+    bool closing;
+
+    mutex_lock(&registry->lock);
+    closing = registry->closing;
+    mutex_unlock(&registry->lock);
+    return closing;
+}
+
+bool registry_engines_closed(struct registry *registry)
+{
+    bool closed;
+
+    mutex_lock(&registry->lock);
+    closed = registry->engines_closed;
+    mutex_unlock(&registry->lock);
+    return closed;
+}
+
+/* ---- Creating, removing, renaming ---- */
+
+static int create_locked(struct registry *registry, const char *id,
+                         const char *config, const struct caller *caller,
+                         struct session **out, struct err *err)
+    REQUIRES(registry->lock)
+{
+    struct store_session row;
+    uint64_t number = 0;
+    int rc =
+        store_session_add(registry->store, id, config, caller, &number, err);
+
+    if (rc < 0 || !out) {
+        return rc;
+    }
+    rc = store_session_get(registry->store, number, &row, err);
+    if (rc == 0) {
+        rc = load_locked(registry, &row, out, err);
+        store_session_done(&row);
+    }
+    return rc;
+}
+
+int registry_create(struct registry *registry, const char *id,
+                    const struct caller *caller, struct session **out,
+                    struct err *err)
+{
+    AUTO_FREE char *text = NULL;
+    struct config config;
+    int rc = check_id(id, err);
+
+    if (rc == 0) {
+        rc = config_default(registry->provider, &config, err);
+    }
+    if (rc < 0) {
+        return rc;
+    }
+    rc = config_text(&config, &text, err);
+    config_done(&config);
+    if (rc < 0) {
+        return rc;
+    }
+    mutex_lock(&registry->lock);
+    rc = create_locked(registry, id, text, caller, out, err);
+    mutex_unlock(&registry->lock);
+    return rc;
+}
+
+/* From here on nothing begins in the session, or it stays. */
+static int close_session(struct session *session, struct err *err)
+{
+    int rc = 0;
+
+    mutex_lock(&session->lock);
+    if (session->has_record) {
+        rc = err_set(err, ENOTEMPTY,
+                     "the session has a sandbox; write 'absent' to its "
+                     "status first");
+    } else if (!session_idle_locked(session)) {
+        rc = err_set(err, EBUSY, "something of the session runs");
+    } else {
+        session->gone = true;
+    }
+    mutex_unlock(&session->lock);
+    return rc;
+}
+
+static void reopen_session(struct session *session)
+{
+    mutex_lock(&session->lock);
+    session->gone = false;
+    mutex_unlock(&session->lock);
+}
+
+int registry_remove(struct registry *registry, const char *id,
+                    const struct caller *caller, struct err *err)
+{
+    struct session *session = NULL;
+    int rc = registry_find(registry, id, &session, err);
+
+    (void)caller;
+    if (rc < 0) {
+        return rc;
+    }
+    rc = close_session(session, err);
+    if (rc == 0) {
+        rc = store_session_remove(registry->store, session->number, err);
+        if (rc < 0) {
+            reopen_session(session);
+        } else {
+            registry_trash(registry, session->dir, session->number);
+        }
+    }
+    session_unref(session);
+    return rc;
+}
+
+static void set_id(struct session *session, const char *id)
+{
+    mutex_lock(&session->lock);
+    (void)strncpy(session->id, id, sizeof(session->id) - 1);
+    mutex_unlock(&session->lock);
+}
+
+/* Under the registry's lock, so that no load sees half of it. */
+static int rename_locked(struct registry *registry, struct session *session,
+                         const char *new_id, const struct store_event *event,
+                         struct err *err) REQUIRES(registry->lock)
+{
+    int rc = store_session_rename(registry->store, session->number, new_id,
+                                  event, err);
+
+    if (rc == 0) {
+        set_id(session, new_id);
+    }
+    return rc;
+}
+
+int registry_rename(struct registry *registry, const char *id,
+                    const char *new_id, const struct caller *caller,
+                    struct err *err)
+{
+    struct session *session = NULL;
+    struct buf detail = BUF_INIT(1024);
+    struct store_event event = {.name = "session.renamed", .caller = caller};
+    int rc = check_id(new_id, err);
+
+    if (rc == 0) {
+        rc = registry_find(registry, id, &session, err);
+    }
+    if (rc < 0) {
+        return rc;
+    }
+    /* Valid ids need no escapes. */
+    if (buf_printf(&detail, "{\"from\":\"%s\",\"to\":\"%s\"}", id, new_id) ==
+        0) {
+        event.detail = buf_str(&detail);
+    }
+    mutex_lock(&registry->lock);
+    rc = rename_locked(registry, session, new_id, &event, err);
+    mutex_unlock(&registry->lock);
+    buf_done(&detail);
+    session_unref(session);
+    return rc;
+}
+
+int registry_each(struct registry *registry, uint64_t after,
+                  bool (*fn)(void *arg, uint64_t number, const char *id),
+                  void *arg, struct err *err)
+{
+    AUTO_FREE struct store_session *rows = calloc(LIST_BATCH, sizeof(*rows));
+    ssize_t count = LIST_BATCH;
+
+    if (!rows) {
+        return err_set(err, ENOMEM, "out of memory");
+    }
+    while (count == LIST_BATCH) {
+        count =
+            store_session_list(registry->store, after, rows, LIST_BATCH, err);
+        for (ssize_t i = 0; i < count; i++) {
+            if (!fn(arg, rows[i].number, rows[i].id)) {
+                return 0;
+            }
+            after = rows[i].number;
+        }
+    }
+    return count < 0 ? (int)count : 0;
+}
+
+uint64_t registry_count(struct registry *registry)
+{
+    return store_session_count(registry->store);
+}

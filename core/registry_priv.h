@@ -1,0 +1,68 @@
+/* The registry as sessions see it. */
+#ifndef SESSIONFS_REGISTRY_PRIV_H
+#define SESSIONFS_REGISTRY_PRIV_H
+
+#include "core/cancel.h"
+#include "core/list.h"
+#include "core/mutex.h"
+#include "core/registry.h"
+#include "core/store.h"
+
+enum {
+    REGISTRY_BUCKETS = 1024
+};
+
+/* A provider that is open. */
+struct registry_provider {
+    struct list link;
+    struct provider *provider;
+};
+
+struct registry {
+    struct loop *loop;
+    struct registry_hooks hooks;
+    struct provider_env env;
+    char *state_dir;
+    char *provider; /* Of new sessions. */
+    struct store *store;
+    const struct provider_ops *const *table;
+    struct list providers; /* Of struct registry_provider; fixed once open. */
+    struct cancel cancel;  /* Fired at the end. */
+    struct workers *trash; /* Deletes what removed sessions leave. */
+    struct list retries;   /* Sessions with a timer; by the loop's thread. */
+
+    struct mutex lock; /* Of all GUARDED members below. */
+    struct cond calm;  /* jobs or sinks has changed. */
+    struct list buckets[REGISTRY_BUCKETS] GUARDED;
+    unsigned jobs GUARDED;  /* Queued or running. */
+    unsigned sinks GUARDED; /* Commands whose sink is not closed. */
+    bool closing GUARDED;   /* No new jobs. */
+    bool dead GUARDED;      /* Sessions are freed by the closer. */
+    bool engines_closed GUARDED;
+};
+
+/* Counts a job; false when the registry is closing and it is not internal. */
+bool registry_job_begin(struct registry *registry, bool internal);
+void registry_job_end(struct registry *registry);
+void registry_sink_begin(struct registry *registry);
+void registry_sink_end(struct registry *registry);
+/* Whether the registry is being closed. */
+bool registry_closing(struct registry *registry);
+/* Whether providers may not be called any more. */
+bool registry_engines_closed(struct registry *registry);
+
+/* The provider of that name where it is open, else NULL. */
+struct provider *registry_provider(struct registry *registry, const char *name);
+
+/* Loads a session by its number, with a reference. */
+MUST_USE int registry_load(struct registry *registry, uint64_t number,
+                           struct session **out, struct err *err);
+
+/* registry_trash.c: takes a removed session's directory away, in steps that
+ * survive a crash; the tree goes in the background. */
+void registry_trash(struct registry *registry, const char *dir,
+                    uint64_t number);
+/* Empties the trash in the background. */
+void registry_empty_trash(struct registry *registry);
+
+#endif

@@ -1,0 +1,184 @@
+/* The registry's files: error, stats, df. See registry.h. */
+#include "core/buf.h"
+#include "core/clock.h"
+#include "core/registry_priv.h"
+#include "core/session_priv.h"
+
+#include <errno.h>
+#include <string.h>
+
+enum {
+    LIST_BATCH = 256,
+    LINE_SIZE = 4096,
+};
+
+void registry_fail(struct registry *registry, const char *op, const char *name,
+                   const struct caller *caller, const struct err *err)
+{
+    struct buf line = BUF_INIT(LINE_SIZE);
+    struct err ignored = ERR_INIT;
+
+    /* The failure is answered to its caller and logged in any case. */
+    if (session_failure_line(&line, clock_wall_us(), op, 0, name, caller->pid,
+                             err) == 0) {
+        (void)!store_failure_add(registry->store, 0, line.data, line.size,
+                                 &ignored);
+    }
+    buf_done(&line);
+}
+
+/* A function of a session whose sandbox is not confirmed as deleted. */
+typedef int pending_fn(struct registry *registry, uint64_t number, void *arg,
+                       struct err *err);
+
+static int each_pending(struct registry *registry, pending_fn *fn, void *arg,
+                        struct err *err)
+{
+    uint64_t numbers[LIST_BATCH];
+    uint64_t after = 0;
+    ssize_t count = LIST_BATCH;
+    int rc = 0;
+
+    while (count == LIST_BATCH && rc == 0) {
+        count = store_state_list(registry->store, SESSION_DELETING, after,
+                                 numbers, LIST_BATCH, err);
+        for (ssize_t i = 0; i < count && rc == 0; i++) {
+            rc = fn(registry, numbers[i], arg, err);
+            after = numbers[i];
+        }
+    }
+    return count < 0 ? (int)count : rc;
+}
+
+static int tell_pending(struct registry *registry, uint64_t number, void *arg,
+                        struct err *err)
+{
+    struct store_session row;
+    struct store_state state;
+    int rc = store_session_get(registry->store, number, &row, err);
+
+    if (rc == 0) {
+        rc = store_state_load(registry->store, number, &state, err);
+        store_session_done(&row);
+    }
+    if (rc == -ENOENT) { /* It has been deleted meanwhile. */
+        err_clear(err);
+        return 0;
+    }
+    if (rc < 0) {
+        return rc;
+    }
+    if (state.err.code) {
+        rc = session_failure_line(arg, state.updated_us, "delete", 0, row.id, 0,
+                                  &state.err);
+    }
+    store_state_done(&state);
+    return rc < 0 ? err_set(err, -rc, "cannot list the failures") : 0;
+}
+
+int registry_errors(struct registry *registry, struct buf *out, struct err *err)
+{
+    int rc = store_failures(registry->store, 0, out, err);
+
+    return rc < 0 ? rc : each_pending(registry, tell_pending, out, err);
+}
+
+static int count_pending(struct registry *registry, uint64_t number, void *arg,
+                         struct err *err)
+{
+    uint64_t *count = arg;
+
+    (void)registry;
+    (void)number;
+    (void)err;
+    (*count)++;
+    return 0;
+}
+
+/* What a walk over a provider's counters adds to. */
+struct counters {
+    struct buf *out;
+    const char *provider;
+    bool failures; /* Which of the two. */
+    int rc;
+};
+
+static void tell_counter(void *arg, const char *op, uint64_t calls,
+                         uint64_t failures)
+{
+    struct counters *counters = arg;
+
+    if (counters->rc == 0) {
+        counters->rc = buf_printf(
+            counters->out,
+            "sessionfs_provider_%s_total{provider=\"%s\","
+            "operation=\"%s\"} %llu\n",
+            counters->failures ? "failures" : "calls", counters->provider, op,
+            (unsigned long long)(counters->failures ? failures : calls));
+    }
+}
+
+static int tell_providers(struct registry *registry, bool failures,
+                          struct buf *out)
+{
+    struct counters counters = {.out = out, .failures = failures};
+
+    counters.rc =
+        buf_printf(out, "# TYPE sessionfs_provider_%s_total counter\n",
+                   failures ? "failures" : "calls");
+    list_each(node, &registry->providers)
+    {
+        struct provider *provider =
+            container_of(node, struct registry_provider, link)->provider;
+
+        counters.provider = provider->ops->name;
+        provider_stats(provider, tell_counter, &counters);
+    }
+    return counters.rc;
+}
+
+static int tell_gauge(struct buf *out, const char *name, uint64_t value)
+{
+    return buf_printf(out, "# TYPE sessionfs_%s gauge\nsessionfs_%s %llu\n",
+                      name, name, (unsigned long long)value);
+}
+
+int registry_stats(struct registry *registry, struct buf *out, struct err *err)
+{
+    uint64_t pending = 0;
+    uint64_t jobs, sinks;
+    int rc = each_pending(registry, count_pending, &pending, err);
+
+    if (rc < 0) {
+        return rc;
+    }
+    mutex_lock(&registry->lock);
+    jobs = registry->jobs;
+    sinks = registry->sinks;
+    mutex_unlock(&registry->lock);
+    rc = tell_gauge(out, "sessions", registry_count(registry));
+    if (rc == 0) {
+        rc = tell_gauge(out, "jobs", jobs);
+    }
+    if (rc == 0) {
+        rc = tell_gauge(out, "commands_running", sinks);
+    }
+    if (rc == 0) {
+        rc = tell_gauge(out, "deletions_pending", pending);
+    }
+    if (rc == 0) {
+        rc = tell_providers(registry, false, out);
+    }
+    if (rc == 0) {
+        rc = tell_providers(registry, true, out);
+    }
+    return rc < 0 ? err_set(err, -rc, "cannot write the counters") : 0;
+}
+
+int registry_statfs(struct registry *registry, struct statvfs *out,
+                    struct err *err)
+{
+    return statvfs(registry->state_dir, out) < 0
+               ? err_errno(err, "statvfs of the state directory")
+               : 0;
+}

@@ -1,0 +1,276 @@
+/* A session's object and what it tells of itself. See session.h. */
+#include "core/session.h"
+
+#include "core/buf.h"
+#include "core/cleanup.h"
+#include "core/clock.h"
+#include "core/config.h"
+#include "core/json.h"
+#include "core/registry_priv.h"
+#include "core/session_priv.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    FILE_THREADS = 16,
+    DETAIL_MAX = 8 * 1024,
+};
+
+const char *session_status_name(enum session_status status)
+{
+    static const char *const names[] = {
+        [SESSION_ABSENT] = "absent",           [SESSION_STARTING] = "starting",
+        [SESSION_RUNNING] = "running",         [SESSION_PAUSING] = "pausing",
+        [SESSION_PAUSED] = "paused",           [SESSION_LOST] = "lost",
+        [SESSION_DELETING] = "deleting",       [SESSION_ERROR] = "error",
+        [SESSION_UNREACHABLE] = "unreachable",
+    };
+
+    return names[status];
+}
+
+static int read_config(struct session *session, const char *text,
+                       struct err *err)
+{
+    struct config config;
+    int rc = config_parse(text, &config, err);
+
+    if (rc == 0) {
+        session->provider_name = TAKE_PTR(config.provider);
+        session->provider_config = TAKE_PTR(config.provider_config);
+        session->provider =
+            registry_provider(session->registry, session->provider_name);
+    }
+    return rc;
+}
+
+static int read_record(struct session *session, struct err *err)
+    REQUIRES(session->lock)
+{
+    int rc = store_state_load(session->registry->store, session->number,
+                              &session->record, err);
+
+    session->has_record = rc == 0;
+    if (rc == -ENOENT) {
+        err_clear(err);
+        return 0;
+    }
+    return rc;
+}
+
+static int fill(struct session *session, const struct store_session *row,
+                struct err *err) REQUIRES(session->lock)
+{
+    int rc;
+
+    session->life = workers_new(1);
+    session->status = workers_new(1);
+    session->files = workers_new(FILE_THREADS);
+    if (!session->life || !session->status || !session->files ||
+        asprintf(&session->dir, "%s/sessions/%llu",
+                 session->registry->state_dir,
+                 (unsigned long long)row->number) < 0) {
+        session->dir = NULL;
+        return err_set(err, ENOMEM, "out of memory");
+    }
+    session->number = row->number;
+    session->created_us = row->created_us;
+    session->generation = row->generation;
+    memcpy(session->id, row->id, sizeof(session->id));
+    rc = read_config(session, row->config, err);
+    if (rc == 0) {
+        rc = read_record(session, err);
+    }
+    session->shown = session_status_locked(session);
+    return rc;
+}
+
+int session_new(struct registry *registry, const struct store_session *row,
+                struct session **out, struct err *err)
+{
+    struct session *session = calloc(1, sizeof(*session));
+    int rc;
+
+    if (!session) {
+        return err_set(err, ENOMEM, "out of memory");
+    }
+    session->registry = registry;
+    mutex_init(&session->lock);
+    cond_init(&session->files_left);
+    list_init(&session->link);
+    list_init(&session->retry_link);
+    mutex_lock(&session->lock);
+    list_init(&session->queue);
+    list_init(&session->joined);
+    list_init(&session->execs);
+    list_init(&session->files_waiting);
+    rc = fill(session, row, err);
+    mutex_unlock(&session->lock);
+    if (rc < 0) {
+        session_free(session);
+        return err_wrap(err, rc, "load session '%s'", row->id);
+    }
+    *out = session;
+    return 0;
+}
+
+void session_free(struct session *session)
+{
+    workers_free(session->life);
+    workers_free(session->status);
+    workers_free(session->files);
+    session_files_drop(session);
+    mutex_lock(&session->lock);
+    store_state_done(&session->record);
+    mutex_unlock(&session->lock);
+    cond_done(&session->files_left);
+    mutex_done(&session->lock);
+    free(session->provider_name);
+    free(session->provider_config);
+    free(session->dir);
+    free(session);
+}
+
+uint64_t session_number(const struct session *session)
+{
+    return session->number;
+}
+
+void session_id(struct session *session, char out[SESSION_ID_SIZE])
+{
+    mutex_lock(&session->lock);
+    memcpy(out, session->id, SESSION_ID_SIZE);
+    mutex_unlock(&session->lock);
+}
+
+int64_t session_created_us(const struct session *session)
+{
+    return session->created_us;
+}
+
+bool session_gone(struct session *session)
+{
+    bool gone;
+
+    mutex_lock(&session->lock);
+    gone = session->gone;
+    mutex_unlock(&session->lock);
+    return gone;
+}
+
+enum session_status session_status(struct session *session)
+{
+    enum session_status status;
+
+    session_observe(session);
+    mutex_lock(&session->lock);
+    status = session_status_locked(session);
+    mutex_unlock(&session->lock);
+    return status;
+}
+
+static const char *state_word(const struct observation *seen)
+{
+    if (!seen->known || seen->rc < 0) {
+        return NULL;
+    }
+    switch (seen->state) {
+    case PROVIDER_RUNNING:
+        return "running";
+    case PROVIDER_PAUSED:
+        return "paused";
+    case PROVIDER_LOST:
+        break;
+    }
+    return "lost";
+}
+
+static void add_record(struct session *session, struct js *js)
+    REQUIRES(session->lock)
+{
+    const struct store_state *record = &session->record;
+    const struct instance *instance = &record->instance;
+
+    js_set_text(js, "session_status",
+                session->has_record ? session_status_name(record->status)
+                                    : NULL);
+    js_set_text(js, "external_id", instance->external_id);
+    js_set_text(js, "display_name", instance->display_name);
+    js_set_text(js, "workspace_path", instance->workspace_path);
+    js_set_raw(js, "metadata", instance->metadata);
+    js_set_time(js, "init_completed_at", record->init_completed_us);
+    js_set_text(js, "last_init_error", record->last_init_error);
+    js_set_time(js, "created_at", record->created_us);
+    js_set_time(js, "updated_at", record->updated_us);
+}
+
+static void add_all(struct session *session, struct js *js)
+    REQUIRES(session->lock)
+{
+    const struct observation *seen = &session->seen;
+
+    js_set_bool(js, "configured", true);
+    js_set_bool(js, "exists", session->has_record);
+    js_set_text(js, "provider", session->provider_name);
+    add_record(session, js);
+    js_set_text(js, "observed",
+                session_status_name(session_status_locked(session)));
+    js_set_time(js, "observed_at", seen->known ? seen->at_us : 0);
+    js_set_text(js, "engine_state", state_word(seen));
+    js_set_int(js, "generation", (int64_t)session->generation);
+    js_set(js, "limits", js_object());
+}
+
+int session_status_json(struct session *session, struct buf *out,
+                        struct err *err)
+{
+    struct js *js = js_object();
+    int rc;
+
+    session_observe(session);
+    if (js) {
+        mutex_lock(&session->lock);
+        add_all(session, js);
+        mutex_unlock(&session->lock);
+    }
+    rc = js_write(js, out);
+    js_free(js);
+    if (rc == 0) {
+        rc = buf_add(out, "\n", 1);
+    }
+    return rc < 0 ? err_set(err, -rc, "cannot write the status") : 0;
+}
+
+void session_note(struct session *session)
+{
+    const struct registry_hooks *hooks = &session->registry->hooks;
+    enum session_status status;
+    bool news;
+
+    mutex_lock(&session->lock);
+    status = session_status_locked(session);
+    news = status != session->shown;
+    session->shown = status;
+    mutex_unlock(&session->lock);
+    if (news && hooks->news) {
+        hooks->news(hooks->arg, session);
+    }
+}
+
+void session_event(struct session *session, const char *name,
+                   const struct caller *caller, struct js *detail)
+{
+    struct buf text = BUF_INIT(DETAIL_MAX);
+    struct store_event event = {.name = name, .caller = caller};
+    struct err err = ERR_INIT;
+
+    if (js_write(detail, &text) == 0) {
+        event.detail = buf_str(&text);
+    }
+    /* What the event tells has happened, whether it can be written or not. */
+    (void)!store_event_add(session->registry->store, session->number, &event,
+                           &err);
+    js_free(detail);
+    buf_done(&text);
+}

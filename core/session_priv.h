@@ -1,0 +1,203 @@
+/*
+ * What registry, session and exec share. A session is a queue of jobs and the
+ * record of a sandbox; only a session's current job changes that record.
+ */
+#ifndef SESSIONFS_SESSION_PRIV_H
+#define SESSIONFS_SESSION_PRIV_H
+
+#include "core/list.h"
+#include "core/mutex.h"
+#include "core/session.h"
+#include "core/store.h"
+
+#include <stdatomic.h>
+
+enum {
+    SESSION_CREATE_MS = 300000, /* Deadline of a create, */
+    SESSION_CALL_MS = 60000,    /* and of every other call. */
+    SESSION_FRESH_MS = 1000,    /* How long an answer of the engine holds. */
+};
+
+enum job_kind {
+    JOB_ENSURE,
+    JOB_PAUSE,
+    JOB_DESTROY,
+    JOB_EXEC,
+};
+
+/* A piece of a session's queue; holds the session while it lives. */
+struct job {
+    struct list link; /* Empty while it is in no list. */
+    enum job_kind kind;
+    struct session *session;
+    struct caller caller;
+    bool replace;  /* JOB_ENSURE */
+    bool internal; /* Asked by core itself: not refused at the end. */
+    done_fn *done; /* Not for JOB_EXEC, which lives inside its exec. */
+    void *arg;
+};
+
+/* What the engine last said. */
+struct observation {
+    bool known;
+    int rc; /* Of the call; state counts when it is 0. */
+    enum provider_state state;
+    int64_t at_ms; /* clock_ms(), */
+    int64_t at_us; /* clock_wall_us() */
+};
+
+struct session {
+    struct registry *registry;
+    struct list link; /* Of a bucket: by registry->lock, */
+    unsigned refs;    /* like these. */
+    bool reap_posted;
+    uint64_t number;
+    int64_t created_us;
+    struct provider *provider; /* NULL: not in the table, or not open. */
+    char *provider_name;
+    char *provider_config;
+    char *dir; /* STATE/sessions/NUMBER */
+    struct workers *life;
+    struct workers *status;
+    struct workers *files;
+
+    struct mutex lock; /* Of all GUARDED members below. */
+    char id[SESSION_ID_SIZE] GUARDED;
+    bool gone GUARDED;
+
+    struct list queue GUARDED; /* Of struct job. */
+    struct job *current GUARDED;
+    struct list joined GUARDED;    /* Ensures that share the current. */
+    bool ensuring GUARDED;         /* The current job ensures now, */
+    bool ensuring_replace GUARDED; /* and may replace. */
+    bool command_runs GUARDED;
+    struct list execs GUARDED; /* Of struct exec, while they live. */
+
+    bool has_record GUARDED;
+    struct store_state record GUARDED;
+    uint64_t generation GUARDED;
+    enum session_status doing GUARDED; /* SESSION_ABSENT: nothing. */
+    uint64_t epoch GUARDED;            /* Moves with record and doing. */
+    struct observation seen GUARDED;
+    bool observing GUARDED;
+    enum session_status shown GUARDED;
+
+    unsigned retries GUARDED; /* Of an unconfirmed deletion. */
+    bool retry_waits GUARDED;
+    struct loop_timer *retry_timer; /* By the loop's thread, like its link. */
+    struct list retry_link;
+
+    struct cond files_left;
+    unsigned files_inside GUARDED;
+    bool files_closed GUARDED;
+    struct list files_waiting GUARDED;
+    struct workspace *tree GUARDED;
+};
+
+/* ---- session.c ---- */
+
+/* Makes the object of a row; the registry holds it. Takes nothing. */
+MUST_USE int session_new(struct registry *registry,
+                         const struct store_session *row, struct session **out,
+                         struct err *err);
+/* Waits for its threads. */
+void session_free(struct session *session);
+/* Tells hooks.news when the status text has changed. */
+void session_note(struct session *session) EXCLUDES(session->lock);
+/* Adds an event with a detail made by the caller, which is taken. */
+struct js;
+void session_event(struct session *session, const char *name,
+                   const struct caller *caller, struct js *detail);
+
+/* ---- session_queue.c ---- */
+
+/* Queues a job that is filled but for its links, or says why not. */
+MUST_USE int session_enqueue(struct session *session, struct job *job,
+                             struct err *err) EXCLUDES(session->lock);
+MUST_USE int session_enqueue_locked(struct session *session, struct job *job,
+                                    struct err *err) REQUIRES(session->lock);
+/* Queues a copy of a job whose kind, caller, done and arg are set. */
+void session_submit(struct session *session, const struct job *model)
+    EXCLUDES(session->lock);
+/* Starts the next job where none runs. */
+void session_pump(struct session *session) EXCLUDES(session->lock);
+/* Takes a job out that has not begun; false when it has. */
+bool session_unqueue(struct session *session, struct job *job)
+    EXCLUDES(session->lock);
+/* Cancels every command that runs or waits. */
+void session_cancel_all(struct session *session) EXCLUDES(session->lock);
+/* The current job has ended; the queue goes on. */
+void session_job_over(struct session *session) EXCLUDES(session->lock);
+/* Ensures for a command, in the life thread. */
+MUST_USE int session_ensure_for_exec(struct session *session, struct err *err)
+    EXCLUDES(session->lock);
+/* Whether a command runs or waits, or anything else does. */
+bool session_idle_locked(struct session *session) REQUIRES(session->lock);
+
+/* ---- session_life.c: in the life thread only ---- */
+
+MUST_USE int session_life_ensure(struct session *session, bool replace,
+                                 const struct caller *caller, struct err *err);
+MUST_USE int session_life_pause(struct session *session,
+                                const struct caller *caller, struct err *err);
+MUST_USE int session_life_destroy(struct session *session,
+                                  const struct caller *caller, struct err *err);
+/* Takes a checkpoint where the provider has them. */
+MUST_USE int session_life_checkpoint(struct session *session, struct err *err);
+
+/* ---- session_state.c ---- */
+
+/* A sandbox of the session, for a call. `id` is room for its name. */
+struct sandbox session_sandbox(struct session *session,
+                               struct instance *instance,
+                               char id[SESSION_ID_SIZE]);
+/* A deep copy of the record; -ENOENT without one. */
+MUST_USE int session_record_copy(struct session *session,
+                                 struct store_state *out, struct err *err);
+/* Saves the record with an event. Takes `state` on success. */
+MUST_USE int session_record_put(struct session *session,
+                                struct store_state *state,
+                                const struct store_event *event,
+                                struct err *err);
+/* Removes the record with an event. */
+MUST_USE int session_record_drop(struct session *session,
+                                 const struct store_event *event,
+                                 struct err *err);
+/* What is being done now shows in the status; SESSION_ABSENT: nothing. */
+void session_doing(struct session *session, enum session_status doing);
+/* Takes note of what the engine said. */
+void session_saw(struct session *session, int rc, enum provider_state state);
+/* Asks the engine, or takes its last answer where that is fresh. */
+MUST_USE int session_ask(struct session *session, enum provider_state *out,
+                         struct err *err);
+enum session_status session_status_locked(struct session *session)
+    REQUIRES(session->lock);
+/* Asks the engine in the background where its answer is old. */
+void session_observe(struct session *session) EXCLUDES(session->lock);
+
+/* ---- session_retry.c ---- */
+
+/* Destroys again, later and later; any thread. */
+void session_retry(struct session *session) EXCLUDES(session->lock);
+/* No more of it, for any session; in the loop's thread. */
+void session_retry_drop_all(struct registry *registry);
+
+/* ---- session_files.c ---- */
+
+/* Keeps file operations out until they are let in again; waits for those
+ * inside until the deadline. */
+MUST_USE int session_files_close(struct session *session, int64_t deadline_ms,
+                                 struct err *err) EXCLUDES(session->lock);
+void session_files_open(struct session *session) EXCLUDES(session->lock);
+/* Forgets the tree: the instance is another one. */
+void session_files_drop(struct session *session) EXCLUDES(session->lock);
+
+/* ---- session_records.c ---- */
+
+/* Writes a line of an `error` file. */
+MUST_USE int session_failure_line(struct buf *out, int64_t wall_us,
+                                  const char *op, uint64_t exec_n,
+                                  const char *name, pid_t pid,
+                                  const struct err *err);
+
+#endif

@@ -1,0 +1,320 @@
+/* A session's queue: one job at a time, in arrival order. See session.h. */
+#include "core/cleanup.h"
+#include "core/exec_priv.h"
+#include "core/registry_priv.h"
+#include "core/session_priv.h"
+
+#include <stdlib.h>
+
+static struct exec *exec_of(struct job *job)
+{
+    return container_of(job, struct exec, job);
+}
+
+/* Answers and frees a job that is no command. */
+static void answer(struct job *job, int rc, const struct err *err)
+{
+    struct session *session = job->session;
+
+    if (job->done) {
+        job->done(job->arg, rc, err);
+    }
+    free(job);
+    registry_job_end(session->registry);
+    session_unref(session);
+}
+
+/* Ensures, and answers those who asked for the same meanwhile. */
+static int ensure_phase(struct session *session, const struct job *job,
+                        struct err *err)
+{
+    struct list joined;
+    struct list *node;
+    int rc;
+
+    mutex_lock(&session->lock);
+    session->ensuring = true;
+    session->ensuring_replace = job->replace;
+    mutex_unlock(&session->lock);
+    rc = session_life_ensure(session, job->replace, &job->caller, err);
+    list_init(&joined);
+    mutex_lock(&session->lock);
+    session->ensuring = false;
+    session->command_runs = job->kind == JOB_EXEC && rc == 0;
+    node = list_pop(&session->joined);
+    while (node) {
+        list_add(&joined, node);
+        node = list_pop(&session->joined);
+    }
+    mutex_unlock(&session->lock);
+    node = list_pop(&joined);
+    while (node) {
+        answer(container_of(node, struct job, link), rc, err);
+        node = list_pop(&joined);
+    }
+    return rc;
+}
+
+int session_ensure_for_exec(struct session *session, struct err *err)
+{
+    const struct job *job;
+
+    mutex_lock(&session->lock);
+    job = session->current;
+    mutex_unlock(&session->lock);
+    return ensure_phase(session, job, err);
+}
+
+/* A retried deletion must not hit a sandbox that was made since. */
+static bool still_deleting(struct session *session)
+{
+    bool deleting;
+
+    mutex_lock(&session->lock);
+    deleting =
+        session->has_record && (session->record.status == SESSION_DELETING ||
+                                session->record.status == SESSION_STARTING);
+    mutex_unlock(&session->lock);
+    return deleting;
+}
+
+static int run_life(struct session *session, const struct job *job,
+                    struct err *err)
+{
+    switch (job->kind) {
+    case JOB_ENSURE:
+        return ensure_phase(session, job, err);
+    case JOB_PAUSE:
+        return session_life_pause(session, &job->caller, err);
+    case JOB_DESTROY:
+        if (job->internal && !still_deleting(session)) {
+            return 0;
+        }
+        return session_life_destroy(session,
+                                    job->internal ? NULL : &job->caller, err);
+    case JOB_EXEC:
+        break;
+    }
+    abort();
+}
+
+static void run_job(void *arg)
+{
+    struct job *job = arg;
+    struct session *session = job->session;
+    struct err err = ERR_INIT;
+    int rc;
+
+    if (job->kind == JOB_EXEC) {
+        exec_run(exec_of(job));
+        return;
+    }
+    rc = run_life(session, job, &err);
+    session_job_over(session);
+    answer(job, rc, &err);
+}
+
+static struct job *take_next(struct session *session) REQUIRES(session->lock)
+{
+    struct list *node = session->current ? NULL : list_pop(&session->queue);
+
+    if (!node) {
+        return NULL;
+    }
+    session->current = container_of(node, struct job, link);
+    return session->current;
+}
+
+/* No thread can be had: the job ends without having begun. */
+static void refuse(struct session *session, struct job *job, int rc)
+{
+    struct err err = ERR_INIT;
+
+    (void)err_set(&err, -rc, "no thread for the work of the session");
+    mutex_lock(&session->lock);
+    session->current = NULL;
+    mutex_unlock(&session->lock);
+    if (job->kind == JOB_EXEC) {
+        exec_end_unrun(exec_of(job), EXEC_FAILED, &err);
+    } else {
+        answer(job, rc, &err);
+    }
+}
+
+void session_pump(struct session *session)
+{
+    struct job *job;
+    int rc = -1;
+
+    while (rc < 0) {
+        mutex_lock(&session->lock);
+        job = take_next(session);
+        mutex_unlock(&session->lock);
+        if (!job) {
+            return;
+        }
+        rc = workers_run(session->life, run_job, job);
+        if (rc < 0) {
+            refuse(session, job, rc);
+        }
+    }
+}
+
+void session_job_over(struct session *session)
+{
+    mutex_lock(&session->lock);
+    session->current = NULL;
+    session->command_runs = false;
+    mutex_unlock(&session->lock);
+    session_pump(session);
+}
+
+static bool has_commands(struct session *session) REQUIRES(session->lock)
+{
+    if (session->current && session->current->kind == JOB_EXEC) {
+        return true;
+    }
+    list_each(node, &session->queue)
+    {
+        if (container_of(node, struct job, link)->kind == JOB_EXEC) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool session_idle_locked(struct session *session)
+{
+    return !session->current && list_empty(&session->queue) &&
+           !session->files_inside;
+}
+
+/* Before the first command: whoever opens `exec` while commands wait must not
+ * wait for their ends. */
+static struct list *place_of(struct session *session, const struct job *job)
+    REQUIRES(session->lock)
+{
+    if (job->kind == JOB_ENSURE) {
+        list_each(node, &session->queue)
+        {
+            if (container_of(node, struct job, link)->kind == JOB_EXEC) {
+                return node;
+            }
+        }
+    }
+    return &session->queue;
+}
+
+int session_enqueue_locked(struct session *session, struct job *job,
+                           struct err *err)
+{
+    bool stops = job->kind == JOB_PAUSE || job->kind == JOB_DESTROY;
+
+    if (session->gone) {
+        return err_set(err, ENOENT, "the session was removed");
+    }
+    if (stops && !job->internal && has_commands(session)) {
+        return err_set(err, EBUSY, "a command runs");
+    }
+    if (job->kind == JOB_ENSURE && session->ensuring &&
+        (!job->replace || session->ensuring_replace)) {
+        list_add(&session->joined, &job->link);
+    } else {
+        list_add(place_of(session, job), &job->link);
+    }
+    return 0;
+}
+
+int session_enqueue(struct session *session, struct job *job, struct err *err)
+{
+    int rc;
+
+    if (!registry_job_begin(session->registry, job->internal)) {
+        return err_set(err, ESHUTDOWN, "the filesystem is being unmounted");
+    }
+    mutex_lock(&session->lock);
+    rc = session_enqueue_locked(session, job, err);
+    mutex_unlock(&session->lock);
+    if (rc < 0) {
+        registry_job_end(session->registry);
+    }
+    return rc;
+}
+
+bool session_unqueue(struct session *session, struct job *job)
+{
+    bool queued;
+
+    mutex_lock(&session->lock);
+    queued = session->current != job && !list_empty(&job->link);
+    if (queued) {
+        list_remove(&job->link);
+    }
+    mutex_unlock(&session->lock);
+    return queued;
+}
+
+void session_submit(struct session *session, const struct job *model)
+{
+    struct err err = ERR_INIT;
+    struct job *job = malloc(sizeof(*job));
+    int rc;
+
+    if (!job) {
+        rc = err_set(&err, ENOMEM, "out of memory");
+        model->done(model->arg, rc, &err);
+        return;
+    }
+    *job = *model;
+    list_init(&job->link);
+    job->session = session_ref(session);
+    rc = session_enqueue(session, job, &err);
+    if (rc < 0) {
+        free(job);
+        session_unref(session);
+        model->done(model->arg, rc, &err);
+        return;
+    }
+    session_pump(session);
+}
+
+void session_ensure(struct session *session, bool replace,
+                    const struct caller *caller, done_fn *done, void *arg)
+{
+    struct job job = {
+        .kind = JOB_ENSURE,
+        .caller = *caller,
+        .replace = replace,
+        .done = done,
+        .arg = arg,
+    };
+    struct err err = ERR_INIT;
+    bool runs;
+
+    mutex_lock(&session->lock);
+    runs = session->command_runs;
+    mutex_unlock(&session->lock);
+    if (runs) {
+        done(arg, 0, &err);
+    } else {
+        session_submit(session, &job);
+    }
+}
+
+void session_pause(struct session *session, const struct caller *caller,
+                   done_fn *done, void *arg)
+{
+    struct job job = {
+        .kind = JOB_PAUSE, .caller = *caller, .done = done, .arg = arg};
+
+    session_submit(session, &job);
+}
+
+void session_destroy(struct session *session, const struct caller *caller,
+                     done_fn *done, void *arg)
+{
+    struct job job = {
+        .kind = JOB_DESTROY, .caller = *caller, .done = done, .arg = arg};
+
+    session_submit(session, &job);
+}

@@ -1,0 +1,103 @@
+/*
+ * Deletions that the engine has not confirmed: tried again with back-off, by
+ * timers of the loop. The record says DELETING until then, so a start after a
+ * crash goes on where this one stopped.
+ */
+#include "core/clock.h"
+#include "core/registry_priv.h"
+#include "core/session_priv.h"
+
+enum {
+    FIRST_MS = 1000,
+    MOST_DOUBLINGS = 8,
+};
+
+static void retry_over(struct session *session)
+{
+    mutex_lock(&session->lock);
+    session->retry_waits = false;
+    mutex_unlock(&session->lock);
+}
+
+/* Why it failed again is in the record. */
+static void retried(void *arg, int rc, const struct err *err)
+{
+    (void)arg;
+    (void)rc;
+    (void)err;
+}
+
+static void drop_timer(struct session *session)
+{
+    list_remove(&session->retry_link);
+    loop_timer_free(session->retry_timer);
+    session->retry_timer = NULL;
+    retry_over(session);
+}
+
+static void fire(void *arg)
+{
+    struct session *session = arg;
+    struct job job = {.kind = JOB_DESTROY, .internal = true, .done = retried};
+
+    drop_timer(session);
+    if (!registry_closing(session->registry)) {
+        session_submit(session, &job);
+    }
+    session_unref(session);
+}
+
+static int64_t delay_of(struct session *session)
+{
+    unsigned doublings;
+
+    mutex_lock(&session->lock);
+    doublings = session->retries++;
+    mutex_unlock(&session->lock);
+    if (doublings > MOST_DOUBLINGS) {
+        doublings = MOST_DOUBLINGS;
+    }
+    return (int64_t)FIRST_MS << doublings;
+}
+
+static void arm(void *arg)
+{
+    struct session *session = arg;
+    struct loop_timer *timer =
+        registry_closing(session->registry)
+            ? NULL
+            : loop_timer_new(session->registry->loop, fire, session);
+
+    if (!timer) {
+        retry_over(session);
+        session_unref(session);
+        return;
+    }
+    session->retry_timer = timer;
+    list_add(&session->registry->retries, &session->retry_link);
+    loop_timer_set(timer, clock_deadline(delay_of(session)));
+}
+
+void session_retry(struct session *session)
+{
+    bool waits;
+
+    mutex_lock(&session->lock);
+    waits = session->retry_waits;
+    session->retry_waits = true;
+    mutex_unlock(&session->lock);
+    if (!waits) {
+        loop_post(session->registry->loop, arm, session_ref(session));
+    }
+}
+
+void session_retry_drop_all(struct registry *registry)
+{
+    while (!list_empty(&registry->retries)) {
+        struct session *session =
+            container_of(registry->retries.next, struct session, retry_link);
+
+        drop_timer(session);
+        session_unref(session);
+    }
+}

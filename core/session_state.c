@@ -1,0 +1,309 @@
+/* The record of a sandbox, and what the engine says of it. */
+#include "core/cleanup.h"
+#include "core/clock.h"
+#include "core/json.h"
+#include "core/registry_priv.h"
+#include "core/session_priv.h"
+
+#include <string.h>
+
+struct sandbox session_sandbox(struct session *session,
+                               struct instance *instance,
+                               char id[SESSION_ID_SIZE])
+{
+    session_id(session, id);
+    return (struct sandbox){
+        .number = session->number,
+        .id = id,
+        .dir = session->dir,
+        .config = session->provider_config,
+        .instance = instance,
+    };
+}
+
+static int copy_state(const struct store_state *from, struct store_state *out,
+                      struct err *err)
+{
+    struct store_state copy = *from;
+
+    copy.last_init_error = NULL;
+    if (instance_copy(&copy.instance, &from->instance) < 0) {
+        return err_set(err, ENOMEM, "out of memory");
+    }
+    if (from->last_init_error) {
+        copy.last_init_error = strdup(from->last_init_error);
+        if (!copy.last_init_error) {
+            instance_done(&copy.instance);
+            return err_set(err, ENOMEM, "out of memory");
+        }
+    }
+    *out = copy;
+    return 0;
+}
+
+int session_record_copy(struct session *session, struct store_state *out,
+                        struct err *err)
+{
+    int rc;
+
+    mutex_lock(&session->lock);
+    rc = session->has_record ? copy_state(&session->record, out, err)
+                             : err_set(err, ENOENT, "there is no sandbox");
+    mutex_unlock(&session->lock);
+    return rc;
+}
+
+static uint64_t generation_of(struct session *session)
+{
+    uint64_t generation;
+
+    mutex_lock(&session->lock);
+    generation = session->generation;
+    mutex_unlock(&session->lock);
+    return generation;
+}
+
+int session_record_put(struct session *session, struct store_state *state,
+                       const struct store_event *event, struct err *err)
+{
+    struct store_state old;
+    int rc;
+
+    state->updated_us = clock_wall_us();
+    rc = store_state_save(session->registry->store, session->number,
+                          generation_of(session), state, event, err);
+    if (rc < 0) {
+        return err_wrap(err, rc, "cannot record the sandbox");
+    }
+    mutex_lock(&session->lock);
+    old = session->record;
+    session->record = *state;
+    session->has_record = true;
+    session->generation = state->generation;
+    session->epoch++;
+    mutex_unlock(&session->lock);
+    *state = (struct store_state){.status = SESSION_ABSENT};
+    store_state_done(&old);
+    session_note(session);
+    return 0;
+}
+
+int session_record_drop(struct session *session,
+                        const struct store_event *event, struct err *err)
+{
+    int rc = store_state_remove(session->registry->store, session->number,
+                                generation_of(session), event, err);
+
+    if (rc < 0) {
+        return err_wrap(err, rc, "cannot record the end of the sandbox");
+    }
+    mutex_lock(&session->lock);
+    store_state_done(&session->record);
+    session->has_record = false;
+    session->seen.known = false;
+    session->retries = 0;
+    session->epoch++;
+    mutex_unlock(&session->lock);
+    session_note(session);
+    return 0;
+}
+
+void session_doing(struct session *session, enum session_status doing)
+{
+    mutex_lock(&session->lock);
+    session->doing = doing;
+    session->epoch++;
+    mutex_unlock(&session->lock);
+    session_note(session);
+}
+
+static enum session_status seen_status(const struct observation *seen)
+{
+    if (seen->rc == -ENOTCONN || seen->rc == -ETIMEDOUT) {
+        return SESSION_UNREACHABLE;
+    }
+    if (seen->rc < 0) {
+        return SESSION_ERROR;
+    }
+    switch (seen->state) {
+    case PROVIDER_RUNNING:
+        return SESSION_RUNNING;
+    case PROVIDER_PAUSED:
+        return SESSION_PAUSED;
+    case PROVIDER_LOST:
+        break;
+    }
+    return SESSION_LOST;
+}
+
+enum session_status session_status_locked(struct session *session)
+{
+    if (session->doing != SESSION_ABSENT) {
+        return session->doing;
+    }
+    if (!session->has_record) {
+        return SESSION_ABSENT;
+    }
+    if (session->record.status == SESSION_STARTING ||
+        session->record.status == SESSION_DELETING) {
+        return session->record.status;
+    }
+    if (!session->provider) {
+        return SESSION_ERROR;
+    }
+    return session->seen.known ? seen_status(&session->seen)
+                               : session->record.status;
+}
+
+/* Returns whether the engine has lost the sandbox since it was last asked. */
+static bool saw_locked(struct session *session, int rc,
+                       enum provider_state state) REQUIRES(session->lock)
+{
+    const struct observation *seen = &session->seen;
+    bool was_lost =
+        seen->known && seen->rc == 0 && seen->state == PROVIDER_LOST;
+
+    session->seen = (struct observation){
+        .known = true,
+        .rc = rc,
+        .state = state,
+        .at_ms = clock_ms(),
+        .at_us = clock_wall_us(),
+    };
+    return rc == 0 && state == PROVIDER_LOST && !was_lost;
+}
+
+static void tell_lost(struct session *session, bool lost)
+{
+    if (lost) {
+        session_event(session, "sandbox.lost", NULL, js_object());
+    }
+    session_note(session);
+}
+
+void session_saw(struct session *session, int rc, enum provider_state state)
+{
+    bool lost;
+
+    mutex_lock(&session->lock);
+    lost = saw_locked(session, rc, state);
+    mutex_unlock(&session->lock);
+    tell_lost(session, lost);
+}
+
+static bool fresh_locked(struct session *session) REQUIRES(session->lock)
+{
+    return session->seen.known && session->seen.rc == 0 &&
+           clock_ms() - session->seen.at_ms < SESSION_FRESH_MS;
+}
+
+/* One call of the engine about the sandbox as it is recorded. */
+static int call_status(struct session *session, enum provider_state *out,
+                       struct err *err)
+{
+    struct limits limits = {
+        .deadline_ms = clock_deadline(SESSION_CALL_MS),
+        .cancel = &session->registry->cancel,
+    };
+    char id[SESSION_ID_SIZE];
+    struct store_state state;
+    struct sandbox sandbox;
+    int rc = session_record_copy(session, &state, err);
+
+    if (rc < 0) {
+        return rc;
+    }
+    sandbox = session_sandbox(session, &state.instance, id);
+    rc = provider_status(session->provider, &sandbox, &limits, out, err);
+    store_state_done(&state);
+    return rc;
+}
+
+int session_ask(struct session *session, enum provider_state *out,
+                struct err *err)
+{
+    /* A local engine answers at once, and its sandbox can end at any time. */
+    bool always = session->provider->ops->root != NULL;
+    enum provider_state state = PROVIDER_LOST;
+    bool fresh;
+    int rc;
+
+    mutex_lock(&session->lock);
+    fresh = !always && fresh_locked(session);
+    if (fresh) {
+        *out = session->seen.state;
+    }
+    mutex_unlock(&session->lock);
+    if (fresh) {
+        return 0;
+    }
+    rc = call_status(session, &state, err);
+    if (rc != -ECANCELED) {
+        session_saw(session, rc, state);
+    }
+    if (rc < 0) {
+        return err_wrap(err, rc, "cannot learn the state of the sandbox");
+    }
+    *out = state;
+    return 0;
+}
+
+static void observe_work(void *arg)
+{
+    struct session *session = arg;
+    enum provider_state state = PROVIDER_LOST;
+    struct err err = ERR_INIT;
+    bool lost = false;
+    uint64_t epoch;
+    int rc;
+
+    mutex_lock(&session->lock);
+    epoch = session->epoch;
+    mutex_unlock(&session->lock);
+    rc = call_status(session, &state, &err);
+    mutex_lock(&session->lock);
+    session->observing = false;
+    /* What changed meanwhile knows better. */
+    if (epoch == session->epoch && rc != -ECANCELED && session->has_record) {
+        lost = saw_locked(session, rc, state);
+    }
+    mutex_unlock(&session->lock);
+    tell_lost(session, lost);
+    session_unref(session);
+}
+
+/* Whether the engine should be asked; it is being asked then. */
+static bool observe_begin(struct session *session) REQUIRES(session->lock)
+{
+    const struct observation *seen = &session->seen;
+    bool stale = !seen->known || clock_ms() - seen->at_ms >= SESSION_FRESH_MS;
+
+    if (!session->has_record || !session->provider || session->observing ||
+        session->doing != SESSION_ABSENT || !stale ||
+        (session->record.status != SESSION_RUNNING &&
+         session->record.status != SESSION_PAUSED)) {
+        return false;
+    }
+    session->observing = true;
+    return true;
+}
+
+void session_observe(struct session *session)
+{
+    bool begin;
+
+    mutex_lock(&session->lock);
+    begin = observe_begin(session);
+    mutex_unlock(&session->lock);
+    if (!begin) {
+        return;
+    }
+    (void)session_ref(session);
+    if (registry_engines_closed(session->registry) ||
+        workers_run(session->status, observe_work, session) < 0) {
+        mutex_lock(&session->lock);
+        session->observing = false;
+        mutex_unlock(&session->lock);
+        session_unref(session);
+    }
+}

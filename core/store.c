@@ -1,0 +1,364 @@
+/* The database: opening, migrating, statements. See store.h. */
+#include "core/store.h"
+
+#include "core/cleanup.h"
+#include "core/store_dir.h"
+#include "core/store_priv.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum {
+    BUSY_MS = 10000
+};
+
+/* Entry k brings a database from user_version k to k + 1. */
+static const char *const migrations[] = {
+    "CREATE TABLE sessions ("
+    " number INTEGER PRIMARY KEY AUTOINCREMENT,"
+    " id TEXT NOT NULL UNIQUE,"
+    " config TEXT NOT NULL,"
+    " created_us INTEGER NOT NULL,"
+    " generation INTEGER NOT NULL DEFAULT 0,"
+    " next_exec INTEGER NOT NULL DEFAULT 1);"
+    "CREATE TABLE states ("
+    " session INTEGER PRIMARY KEY REFERENCES sessions ON DELETE CASCADE,"
+    " status TEXT NOT NULL,"
+    " external_id TEXT, display_name TEXT, workspace_path TEXT,"
+    " provider_state TEXT, metadata TEXT,"
+    " created_us INTEGER NOT NULL, updated_us INTEGER NOT NULL,"
+    " init_completed_us INTEGER NOT NULL, last_init_error TEXT,"
+    " err_code INTEGER NOT NULL, err_msg TEXT);"
+    "CREATE INDEX states_by_status ON states(status, session);"
+    "CREATE TABLE execs ("
+    " session INTEGER NOT NULL REFERENCES sessions ON DELETE CASCADE,"
+    " n INTEGER NOT NULL,"
+    " status TEXT NOT NULL,"
+    " exit_code INTEGER,"
+    " submitted_us INTEGER NOT NULL, started_us INTEGER NOT NULL,"
+    " ended_us INTEGER NOT NULL,"
+    " err_code INTEGER NOT NULL, err_msg TEXT,"
+    " command BLOB NOT NULL,"
+    " UNIQUE (session, n));"
+    "CREATE INDEX execs_open ON execs(status)"
+    " WHERE status IN ('queued', 'running');"
+    "CREATE TABLE events ("
+    " session INTEGER NOT NULL REFERENCES sessions ON DELETE CASCADE,"
+    " seq INTEGER NOT NULL,"
+    " offset INTEGER NOT NULL,"
+    " line BLOB NOT NULL,"
+    " PRIMARY KEY (session, seq)) WITHOUT ROWID;"
+    "CREATE UNIQUE INDEX events_by_offset ON events(session, offset);"
+    "CREATE TABLE failures ("
+    " n INTEGER PRIMARY KEY AUTOINCREMENT,"
+    " session INTEGER NOT NULL,"
+    " line BLOB NOT NULL);"
+    "CREATE INDEX failures_by_session ON failures(session, n);",
+};
+
+/* The errno of a failed SQLite call. */
+static int code_of(int sqlite_rc)
+{
+    switch (sqlite_rc & 0xff) {
+    case SQLITE_FULL:
+        return ENOSPC;
+    case SQLITE_NOMEM:
+        return ENOMEM;
+    case SQLITE_CONSTRAINT:
+        return EEXIST;
+    case SQLITE_READONLY:
+        return EROFS;
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED:
+        return EBUSY;
+    default:
+        return EIO;
+    }
+}
+
+static int fail(struct store *store, struct err *err) REQUIRES(store->lock)
+{
+    return err_set(err, code_of(sqlite3_extended_errcode(store->db)),
+                   "database: %s", sqlite3_errmsg(store->db));
+}
+
+static int run_text(struct store *store, const char *sql, struct err *err)
+    REQUIRES(store->lock)
+{
+    return sqlite3_exec(store->db, sql, NULL, NULL, NULL) == SQLITE_OK
+               ? 0
+               : fail(store, err);
+}
+
+static int user_version(struct store *store, int64_t *out, struct err *err)
+    REQUIRES(store->lock)
+{
+    sqlite3_stmt *stmt = NULL;
+    int rc = store_query(store, &stmt, err, "PRAGMA user_version", "");
+
+    if (rc < 0) {
+        return rc;
+    }
+    rc = store_step(store, stmt, err);
+    if (rc > 0) {
+        *out = sqlite3_column_int64(stmt, 0);
+        rc = 0;
+    }
+    (void)sqlite3_finalize(stmt);
+    return rc;
+}
+
+static int migrate_step(struct store *store, size_t from, struct err *err)
+    REQUIRES(store->lock)
+{
+    char pragma[64];
+    int rc = store_begin(store, err);
+
+    if (rc < 0) {
+        return rc;
+    }
+    (void)snprintf(pragma, sizeof(pragma), "PRAGMA user_version = %zu",
+                   from + 1);
+    rc = run_text(store, migrations[from], err);
+    if (rc == 0) {
+        rc = run_text(store, pragma, err);
+    }
+    return store_end(store, rc, err);
+}
+
+static int migrate(struct store *store, struct err *err) REQUIRES(store->lock)
+{
+    int64_t version = 0;
+    int rc = user_version(store, &version, err);
+
+    if (rc < 0) {
+        return rc;
+    }
+    if (version < 0 || version > (int64_t)ARRAY_SIZE(migrations)) {
+        return err_set(err, EPROTONOSUPPORT,
+                       "state.db is of version %lld, this program knows up to "
+                       "%zu",
+                       (long long)version, ARRAY_SIZE(migrations));
+    }
+    for (size_t i = (size_t)version; i < ARRAY_SIZE(migrations) && rc == 0;
+         i++) {
+        rc = migrate_step(store, i, err);
+    }
+    return rc;
+}
+
+/* Makes the file before SQLite does: whatever the umask, it is 0600, and
+ * SQLite gives -wal and -shm the mode of the file. */
+static int make_file(const char *path, struct err *err)
+{
+    AUTO_FD int fd =
+        open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+
+    if (fd < 0 || fchmod(fd, 0600) < 0) {
+        return err_errno(err, "open '%s'", path);
+    }
+    return 0;
+}
+
+static int open_locked(struct store *store, const char *dir, struct err *err)
+    REQUIRES(store->lock)
+{
+    char path[PATH_MAX];
+    int n = snprintf(path, sizeof(path), "%s/state.db", dir);
+    int rc;
+
+    if (n < 0 || (size_t)n >= sizeof(path)) {
+        return err_set(err, ENAMETOOLONG, "state directory '%s'", dir);
+    }
+    rc = make_file(path, err);
+    if (rc < 0) {
+        return rc;
+    }
+    if (sqlite3_open_v2(path, &store->db,
+                        SQLITE_OPEN_READWRITE | SQLITE_OPEN_FULLMUTEX,
+                        NULL) != SQLITE_OK) {
+        return store->db ? fail(store, err)
+                         : err_set(err, ENOMEM, "out of memory");
+    }
+    (void)sqlite3_busy_timeout(store->db, BUSY_MS);
+    rc = run_text(store,
+                  "PRAGMA journal_mode = WAL;"
+                  "PRAGMA synchronous = NORMAL;"
+                  "PRAGMA foreign_keys = ON;",
+                  err);
+    return rc < 0 ? rc : migrate(store, err);
+}
+
+int store_open(const char *dir, struct store **out, struct err *err)
+{
+    struct store *store = calloc(1, sizeof(*store));
+    int rc;
+
+    if (!store) {
+        return err_set(err, ENOMEM, "out of memory");
+    }
+    mutex_init(&store->lock);
+    store->lock_fd = -1;
+    rc = store_dir_lock(dir, &store->lock_fd, err);
+    if (rc == 0) {
+        mutex_lock(&store->lock);
+        rc = open_locked(store, dir, err);
+        mutex_unlock(&store->lock);
+    }
+    if (rc < 0) {
+        store_close(store);
+        return rc;
+    }
+    *out = store;
+    return 0;
+}
+
+void store_closing(struct store *store)
+{
+    store_dir_closing(store->lock_fd);
+}
+
+void store_close(struct store *store)
+{
+    if (!store) {
+        return;
+    }
+    mutex_lock(&store->lock);
+    (void)sqlite3_close(store->db);
+    store->db = NULL;
+    mutex_unlock(&store->lock);
+    mutex_done(&store->lock);
+    if (store->lock_fd >= 0) {
+        (void)close(store->lock_fd);
+    }
+    free(store);
+}
+
+static int bind_one(sqlite3_stmt *stmt, int i, char kind, va_list *va)
+{
+    const void *data;
+
+    switch (kind) {
+    case 'i':
+        return sqlite3_bind_int64(stmt, i, va_arg(*va, int64_t));
+    case 't':
+        return sqlite3_bind_text(stmt, i, va_arg(*va, const char *), -1,
+                                 SQLITE_STATIC);
+    case 'b':
+        data = va_arg(*va, const void *);
+        return sqlite3_bind_blob64(stmt, i, data, va_arg(*va, size_t),
+                                   SQLITE_STATIC);
+    default:
+        abort();
+    }
+}
+
+static int prepare(struct store *store, sqlite3_stmt **out, struct err *err,
+                   const char *sql, const char *kinds, va_list *va)
+    REQUIRES(store->lock)
+{
+    sqlite3_stmt *stmt = NULL;
+    int rc = sqlite3_prepare_v2(store->db, sql, -1, &stmt, NULL);
+
+    for (int i = 0; rc == SQLITE_OK && kinds[i]; i++) {
+        rc = bind_one(stmt, i + 1, kinds[i], va);
+    }
+    if (rc != SQLITE_OK) {
+        rc = fail(store, err);
+        (void)sqlite3_finalize(stmt);
+        return rc;
+    }
+    *out = stmt;
+    return 0;
+}
+
+int store_query(struct store *store, sqlite3_stmt **out, struct err *err,
+                const char *sql, const char *kinds, ...)
+{
+    va_list va;
+    int rc;
+
+    va_start(va, kinds);
+    rc = prepare(store, out, err, sql, kinds, &va);
+    va_end(va);
+    return rc;
+}
+
+int store_run(struct store *store, struct err *err, const char *sql,
+              const char *kinds, ...)
+{
+    sqlite3_stmt *stmt = NULL;
+    va_list va;
+    int rc;
+
+    va_start(va, kinds);
+    rc = prepare(store, &stmt, err, sql, kinds, &va);
+    va_end(va);
+    if (rc == 0) {
+        rc = store_step(store, stmt, err);
+        (void)sqlite3_finalize(stmt);
+    }
+    return rc < 0 ? rc : 0;
+}
+
+int store_step(struct store *store, sqlite3_stmt *stmt, struct err *err)
+{
+    int rc = sqlite3_step(stmt);
+
+    if (rc == SQLITE_ROW) {
+        return 1;
+    }
+    return rc == SQLITE_DONE ? 0 : fail(store, err);
+}
+
+int store_begin(struct store *store, struct err *err)
+{
+    return run_text(store, "BEGIN IMMEDIATE", err);
+}
+
+int store_end(struct store *store, int rc, struct err *err)
+{
+    if (rc == 0) {
+        rc = run_text(store, "COMMIT", err);
+    }
+    if (rc < 0) {
+        /* Fails where the error has rolled back already. */
+        (void)sqlite3_exec(store->db, "ROLLBACK", NULL, NULL, NULL);
+    }
+    return rc;
+}
+
+ssize_t store_numbers(struct store *store, sqlite3_stmt *stmt, uint64_t *out,
+                      size_t most, struct err *err)
+{
+    size_t count = 0;
+    int rc = 1;
+
+    while (count < most && rc > 0) {
+        rc = store_step(store, stmt, err);
+        if (rc > 0) {
+            out[count++] = (uint64_t)sqlite3_column_int64(stmt, 0);
+        }
+    }
+    (void)sqlite3_finalize(stmt);
+    return rc < 0 ? rc : (ssize_t)count;
+}
+
+char *store_text(sqlite3_stmt *stmt, int column, int *rc)
+{
+    const void *text = sqlite3_column_text(stmt, column);
+    char *copy;
+
+    if (!text) {
+        return NULL;
+    }
+    copy = strdup(text);
+    if (!copy) {
+        *rc = -ENOMEM;
+    }
+    return copy;
+}

@@ -1,0 +1,369 @@
+/*
+ * What survives the daemon: sessions, their sandboxes' records, commands,
+ * events and failures, in STATE/state.db. The only module that knows SQLite.
+ *
+ * One connection behind one mutex, so no call meets a locked database. All
+ * functions are thread-safe and wait for the disk only. What a function
+ * changes, it changes in one transaction, together with its event.
+ */
+#ifndef SESSIONFS_STORE_H
+#define SESSIONFS_STORE_H
+
+#include "core/exec.h"
+#include "core/session.h"
+
+struct buf;
+struct store;
+
+/* A row of `sessions`. */
+struct store_session {
+    uint64_t number;
+    uint64_t generation; /* Of the sandbox; counts over all of them. */
+    int64_t created_us;
+    char id[SESSION_ID_SIZE];
+    char *config; /* JSON; store_session_done() frees it. */
+};
+
+/* What is recorded of a sandbox. */
+struct store_state {
+    enum session_status status; /* STARTING, RUNNING, PAUSED or DELETING. */
+    struct instance instance;
+    uint64_t generation;
+    int64_t created_us;
+    int64_t updated_us;
+    int64_t init_completed_us; /* 0: not yet. */
+    char *last_init_error;     /* NULL: none. */
+    struct err err;            /* Why a deletion is not confirmed. */
+};
+
+/* A line of `events` to be. */
+struct store_event {
+    const char *name;            /* Of this program's own making. */
+    uint64_t exec;               /* 0: about no command. */
+    const struct caller *caller; /* NULL: nobody asked. */
+    const char *detail;          /* A JSON object; NULL: an empty one. */
+};
+
+/**
+ * Opens a state directory: makes it, locks it, migrates it.
+ *
+ * @param dir absolute; made 0700 when it is missing
+ * @param out the store, on success
+ * @param err filled on failure
+ * @return 0, -EBUSY naming the pid of its holder (one that is unmounting is
+ *         waited for), -EPERM for a directory that others may use, -EIO
+ */
+MUST_USE int store_open(const char *dir, struct store **out, struct err *err);
+
+/** @param store one that is about to be closed: others may wait for it */
+void store_closing(struct store *store);
+
+/** @param store closed and freed; NULL is fine */
+void store_close(struct store *store);
+
+/* ---- Sessions ---- */
+
+/** @param row its strings are freed */
+void store_session_done(struct store_session *row);
+
+/**
+ * Adds a session.
+ *
+ * @param store  the store
+ * @param id     a valid id
+ * @param config JSON
+ * @param caller who asks
+ * @param number its number, on success
+ * @param err    filled on failure
+ * @return 0, -EEXIST, -ENOSPC, -EIO
+ */
+MUST_USE int store_session_add(struct store *store, const char *id,
+                               const char *config, const struct caller *caller,
+                               uint64_t *number, struct err *err);
+
+/**
+ * Finds a session by its id.
+ *
+ * @param store the store
+ * @param id    any bytes
+ * @param out   filled on success
+ * @param err   filled on failure
+ * @return 0, -ENOENT, -EIO
+ */
+MUST_USE int store_session_find(struct store *store, const char *id,
+                                struct store_session *out, struct err *err);
+
+/**
+ * Finds a session by its number.
+ *
+ * @param store  the store
+ * @param number its number
+ * @param out    filled on success
+ * @param err    filled on failure
+ * @return 0, -ENOENT, -EIO
+ */
+MUST_USE int store_session_get(struct store *store, uint64_t number,
+                               struct store_session *out, struct err *err);
+
+/**
+ * Removes a session and all that is recorded of it.
+ *
+ * @param store  the store
+ * @param number its number
+ * @param err    filled on failure
+ * @return 0, -ENOTEMPTY while there is a state record, -EIO
+ */
+MUST_USE int store_session_remove(struct store *store, uint64_t number,
+                                  struct err *err);
+
+/**
+ * Gives a session another id.
+ *
+ * @param store  the store
+ * @param number its number
+ * @param id     the new id, valid
+ * @param event  recorded with it
+ * @param err    filled on failure
+ * @return 0, -ENOTEMPTY when the id is taken, -EIO
+ */
+MUST_USE int store_session_rename(struct store *store, uint64_t number,
+                                  const char *id,
+                                  const struct store_event *event,
+                                  struct err *err);
+
+/**
+ * Reads the first sessions above a number, ascending.
+ *
+ * @param store the store
+ * @param after only numbers above it
+ * @param out   filled, without configs
+ * @param most  rows of out
+ * @param err   filled on failure
+ * @return how many, or a negative errno
+ */
+MUST_USE ssize_t store_session_list(struct store *store, uint64_t after,
+                                    struct store_session *out, size_t most,
+                                    struct err *err);
+
+/** @param store the store @return how many sessions there are */
+uint64_t store_session_count(struct store *store);
+
+/**
+ * @param store    the store
+ * @param provider a provider's name
+ * @param err      filled on failure
+ * @return 1 when a session uses it, 0, or a negative errno
+ */
+MUST_USE int store_provider_used(struct store *store, const char *provider,
+                                 struct err *err);
+
+/* ---- Records of sandboxes ---- */
+
+/** @param state its strings are freed; it is empty then */
+void store_state_done(struct store_state *state);
+
+/**
+ * Reads a session's record.
+ *
+ * @param store  the store
+ * @param number of the session
+ * @param out    filled on success; store_state_done() frees it
+ * @param err    filled on failure
+ * @return 0, -ENOENT when there is no sandbox, -EIO
+ */
+MUST_USE int store_state_load(struct store *store, uint64_t number,
+                              struct store_state *out, struct err *err);
+
+/**
+ * Writes a session's record, when nobody else wrote another generation.
+ *
+ * @param store    the store
+ * @param number   of the session
+ * @param expected the generation that the writer knows
+ * @param state    borrowed; its own generation is what is written
+ * @param event    recorded with it; NULL: none
+ * @param err      filled on failure
+ * @return 0, -ESTALE for an old generation, -EIO
+ */
+MUST_USE int store_state_save(struct store *store, uint64_t number,
+                              uint64_t expected,
+                              const struct store_state *state,
+                              const struct store_event *event, struct err *err);
+
+/**
+ * Removes a session's record: there is no sandbox any more.
+ *
+ * @param store    the store
+ * @param number   of the session
+ * @param expected the generation that the writer knows
+ * @param event    recorded with it; NULL: none
+ * @param err      filled on failure
+ * @return 0, -ESTALE for an old generation, -EIO
+ */
+MUST_USE int store_state_remove(struct store *store, uint64_t number,
+                                uint64_t expected,
+                                const struct store_event *event,
+                                struct err *err);
+
+/**
+ * Reads the first sessions above a number whose record has a status.
+ *
+ * @param store  the store
+ * @param status which
+ * @param after  only numbers above it
+ * @param out    filled with numbers, ascending
+ * @param most   rows of out
+ * @param err    filled on failure
+ * @return how many, or a negative errno
+ */
+MUST_USE ssize_t store_state_list(struct store *store,
+                                  enum session_status status, uint64_t after,
+                                  uint64_t *out, size_t most, struct err *err);
+
+/* ---- Commands ---- */
+
+/**
+ * Records a command, queued, with the event `exec.queued`.
+ *
+ * @param store  the store
+ * @param number of the session
+ * @param script borrowed
+ * @param size   of script
+ * @param caller who asks
+ * @param out    its number and time, on success
+ * @param err    filled on failure
+ * @return 0, -ENOENT without the session, -ENOSPC, -EIO
+ */
+MUST_USE int store_exec_add(struct store *store, uint64_t number,
+                            const char *script, size_t size,
+                            const struct caller *caller, struct exec_info *out,
+                            struct err *err);
+
+/**
+ * Writes what is known of a command.
+ *
+ * @param store  the store
+ * @param number of the session
+ * @param info   all but submitted_us is written
+ * @param event  recorded with it
+ * @param err    filled on failure
+ * @return 0 or a negative errno
+ */
+MUST_USE int store_exec_save(struct store *store, uint64_t number,
+                             const struct exec_info *info,
+                             const struct store_event *event, struct err *err);
+
+/**
+ * Reads a command's record.
+ *
+ * @param store  the store
+ * @param number of the session
+ * @param n      of the command; 0: the newest
+ * @param out    filled on success
+ * @param err    filled on failure
+ * @return 0, -ENOENT, -EIO
+ */
+MUST_USE int store_exec_load(struct store *store, uint64_t number, uint64_t n,
+                             struct exec_info *out, struct err *err);
+
+/**
+ * Reads a command's text.
+ *
+ * @param store  the store
+ * @param number of the session
+ * @param n      of the command
+ * @param out    appended to
+ * @param err    filled on failure
+ * @return 0, -ENOENT, -EIO
+ */
+MUST_USE int store_exec_text(struct store *store, uint64_t number, uint64_t n,
+                             struct buf *out, struct err *err);
+
+/**
+ * Reads the first commands' numbers above one, ascending.
+ *
+ * @param store  the store
+ * @param number of the session
+ * @param after  only numbers above it
+ * @param out    filled
+ * @param most   rows of out
+ * @param err    filled on failure
+ * @return how many, or a negative errno
+ */
+MUST_USE ssize_t store_exec_list(struct store *store, uint64_t number,
+                                 uint64_t after, uint64_t *out, size_t most,
+                                 struct err *err);
+
+/**
+ * Records every command that is queued or running as lost, with an event.
+ *
+ * @param store the store, before anything runs
+ * @param err   filled on failure
+ * @return 0 or a negative errno
+ */
+MUST_USE int store_exec_lose_all(struct store *store, struct err *err);
+
+/* ---- Events and failures ---- */
+
+/**
+ * Adds a line to a session's events.
+ *
+ * @param store  the store
+ * @param number of the session
+ * @param event  borrowed
+ * @param err    filled on failure
+ * @return 0 or a negative errno
+ */
+MUST_USE int store_event_add(struct store *store, uint64_t number,
+                             const struct store_event *event, struct err *err);
+
+/**
+ * Reads a session's events as a file.
+ *
+ * @param store  the store
+ * @param number of the session
+ * @param offset in bytes
+ * @param out    at most size bytes
+ * @param size   of out
+ * @param err    filled on failure
+ * @return bytes, 0 at the end, or a negative errno
+ */
+MUST_USE ssize_t store_events_read(struct store *store, uint64_t number,
+                                   uint64_t offset, void *out, size_t size,
+                                   struct err *err);
+
+/** @param store the store @param number of a session
+ *  @return the length of its events in bytes */
+uint64_t store_events_size(struct store *store, uint64_t number);
+
+/* How many failures are kept of each session. */
+enum {
+    STORE_FAILURES = 20
+};
+
+/**
+ * Adds a line to a session's failures; the oldest goes.
+ *
+ * @param store  the store
+ * @param number of the session; 0: the top level
+ * @param line   ends with a newline
+ * @param size   of line
+ * @param err    filled on failure
+ * @return 0 or a negative errno
+ */
+MUST_USE int store_failure_add(struct store *store, uint64_t number,
+                               const char *line, size_t size, struct err *err);
+
+/**
+ * Reads a session's failures, oldest first.
+ *
+ * @param store  the store
+ * @param number of the session; 0: the top level
+ * @param out    appended to
+ * @param err    filled on failure
+ * @return 0 or a negative errno
+ */
+MUST_USE int store_failures(struct store *store, uint64_t number,
+                            struct buf *out, struct err *err);
+
+#endif

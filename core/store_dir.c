@@ -1,0 +1,162 @@
+/* The state directory and its lock. See store_dir.h. */
+#include "core/store_dir.h"
+
+#include "core/buf.h"
+#include "core/cleanup.h"
+#include "core/clock.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+
+enum {
+    RETRY_MS = 20,
+    GRACE_MS = 1000,    /* A holder that just lost its mount says so soon. */
+    CLOSING_MS = 30000, /* One that is unmounting ends within. */
+    HOLDER_SIZE = 64,
+};
+
+static const char closing_word[] = "unmounting";
+
+/* Whether the directory holds nothing, or a state of ours. */
+static bool looks_ours(int fd)
+{
+    int again = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = again < 0 ? NULL : fdopendir(again);
+    const struct dirent *entry;
+    bool empty = true;
+
+    if (!dir) {
+        return false;
+    }
+    entry = readdir(dir);
+    while (entry && empty) {
+        empty =
+            strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0;
+        entry = readdir(dir);
+    }
+    (void)closedir(dir);
+    return empty || faccessat(fd, "state.db", F_OK, 0) == 0;
+}
+
+/* Nobody else may look into the directory: it holds output and files. */
+static int close_to_others(int fd, const char *dir, struct err *err)
+{
+    struct stat st;
+
+    if (fstat(fd, &st) < 0) {
+        return err_errno(err, "stat '%s'", dir);
+    }
+    if (st.st_uid != geteuid()) {
+        return err_set(err, EPERM, "state directory '%s' is not ours", dir);
+    }
+    if ((st.st_mode & 07777) == 0700) {
+        return 0;
+    }
+    if (!looks_ours(fd)) {
+        return err_set(err, EPERM,
+                       "state directory '%s' holds other files and is not "
+                       "of mode 0700",
+                       dir);
+    }
+    return fchmod(fd, 0700) < 0 ? err_errno(err, "chmod '%s'", dir) : 0;
+}
+
+static int open_dir(const char *dir, int *out, struct err *err)
+{
+    AUTO_FD int fd = -1;
+    int rc;
+
+    if (mkdir(dir, 0700) < 0 && errno != EEXIST) {
+        return err_errno(err, "make state directory '%s'", dir);
+    }
+    fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) {
+        return err_errno(err, "open state directory '%s'", dir);
+    }
+    rc = close_to_others(fd, dir, err);
+    if (rc == 0) {
+        *out = TAKE_FD(fd);
+    }
+    return rc;
+}
+
+static void read_holder(int fd, char out[HOLDER_SIZE])
+{
+    ssize_t n = pread(fd, out, HOLDER_SIZE - 1, 0);
+
+    out[n > 0 ? n : 0] = '\0';
+    out[strcspn(out, "\n")] = '\0';
+}
+
+static int write_holder(int fd, const char *what)
+{
+    char line[HOLDER_SIZE];
+    int n = snprintf(line, sizeof(line), "%d%s%s\n", (int)getpid(),
+                     *what ? " " : "", what);
+
+    if (ftruncate(fd, 0) < 0 || pwrite(fd, line, (size_t)n, 0) != n) {
+        return -1;
+    }
+    return 0;
+}
+
+/* Takes the lock, waiting for a holder that is unmounting. */
+static int wait_for_lock(int fd, const char *dir, struct err *err)
+{
+    int64_t grace = clock_deadline(GRACE_MS);
+    int64_t deadline = clock_deadline(CLOSING_MS);
+    char holder[HOLDER_SIZE];
+
+    while (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+        if (errno != EWOULDBLOCK && errno != EINTR) {
+            return err_errno(err, "lock '%s'", dir);
+        }
+        read_holder(fd, holder);
+        if (clock_ms() >= deadline ||
+            (clock_ms() >= grace && !strstr(holder, closing_word))) {
+            return err_set(err, EBUSY,
+                           "state directory '%s' is in use by process %s", dir,
+                           holder);
+        }
+        (void)poll(NULL, 0, RETRY_MS);
+    }
+    return 0;
+}
+
+int store_dir_lock(const char *dir, int *lock_fd, struct err *err)
+{
+    AUTO_FD int dir_fd = -1;
+    AUTO_FD int fd = -1;
+    int rc = open_dir(dir, &dir_fd, err);
+
+    if (rc < 0) {
+        return rc;
+    }
+    fd =
+        openat(dir_fd, "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0 || fchmod(fd, 0600) < 0) {
+        return err_errno(err, "open the lock of '%s'", dir);
+    }
+    rc = wait_for_lock(fd, dir, err);
+    if (rc < 0) {
+        return rc;
+    }
+    if (write_holder(fd, "") < 0) {
+        return err_errno(err, "write the lock of '%s'", dir);
+    }
+    *lock_fd = TAKE_FD(fd);
+    return 0;
+}
+
+void store_dir_closing(int lock_fd)
+{
+    /* Who then finds the lock taken only gives up sooner. */
+    (void)write_holder(lock_fd, closing_word);
+}

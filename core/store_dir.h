@@ -1,0 +1,20 @@
+/* The state directory: its mode, and the lock that names its holder. */
+#ifndef SESSIONFS_STORE_DIR_H
+#define SESSIONFS_STORE_DIR_H
+
+#include "core/err.h"
+
+/**
+ * Makes a state directory and takes its lock.
+ *
+ * @param dir     absolute
+ * @param lock_fd holds the lock until it is closed, on success
+ * @param err     filled on failure
+ * @return 0, -EBUSY, -EPERM, or another negative errno
+ */
+MUST_USE int store_dir_lock(const char *dir, int *lock_fd, struct err *err);
+
+/** @param lock_fd of a lock whose holder is about to end */
+void store_dir_closing(int lock_fd);
+
+#endif

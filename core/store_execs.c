@@ -1,0 +1,307 @@
+/* The records of commands. See store.h. */
+#include "core/buf.h"
+#include "core/clock.h"
+#include "core/store_priv.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Takes the session's next number: one is never used twice. */
+static int take_number(struct store *store, uint64_t number, uint64_t *n,
+                       struct err *err) REQUIRES(store->lock)
+{
+    sqlite3_stmt *stmt = NULL;
+    ssize_t found;
+    int rc = store_query(store, &stmt, err,
+                         "UPDATE sessions SET next_exec = next_exec + 1"
+                         " WHERE number = ? RETURNING next_exec - 1",
+                         "i", (int64_t)number);
+
+    if (rc < 0) {
+        return rc;
+    }
+    found = store_numbers(store, stmt, n, 1, err);
+    if (found < 0) {
+        return (int)found;
+    }
+    return found ? 0 : err_set(err, ENOENT, "no such session");
+}
+
+static int add_locked(struct store *store, uint64_t number, const char *script,
+                      size_t size, const struct caller *caller,
+                      struct exec_info *info, struct err *err)
+    REQUIRES(store->lock)
+{
+    struct store_event event = {.name = "exec.queued", .caller = caller};
+    int rc = take_number(store, number, &info->n, err);
+
+    if (rc < 0) {
+        return rc;
+    }
+    rc = store_run(store, err,
+                   "INSERT INTO execs(session, n, status, submitted_us,"
+                   " started_us, ended_us, err_code, command)"
+                   " VALUES (?, ?, ?, ?, 0, 0, 0, ?)",
+                   "iitib", (int64_t)number, (int64_t)info->n,
+                   exec_status_name(info->status), info->submitted_us, script,
+                   size);
+    event.exec = info->n;
+    return rc < 0 ? rc : store_event_locked(store, number, &event, err);
+}
+
+int store_exec_add(struct store *store, uint64_t number, const char *script,
+                   size_t size, const struct caller *caller,
+                   struct exec_info *out, struct err *err)
+{
+    struct exec_info info = {.status = EXEC_QUEUED,
+                             .submitted_us = clock_wall_us()};
+    int rc;
+
+    mutex_lock(&store->lock);
+    rc = store_begin(store, err);
+    if (rc == 0) {
+        rc = add_locked(store, number, script, size, caller, &info, err);
+        rc = store_end(store, rc, err);
+    }
+    mutex_unlock(&store->lock);
+    if (rc == 0) {
+        *out = info;
+    }
+    return rc;
+}
+
+static int save_locked(struct store *store, uint64_t number,
+                       const struct exec_info *info,
+                       const struct store_event *event, struct err *err)
+    REQUIRES(store->lock)
+{
+    /* A NULL stays where there is no exit code. */
+    int rc =
+        store_run(store, err,
+                  "UPDATE execs SET status = ?,"
+                  " exit_code = CASE WHEN ? THEN ? END,"
+                  " started_us = ?, ended_us = ?,"
+                  " err_code = ?, err_msg = ?"
+                  " WHERE session = ? AND n = ?",
+                  "tiiiiitii", exec_status_name(info->status),
+                  (int64_t)info->has_exit_code, (int64_t)info->exit_code,
+                  info->started_us, info->ended_us, (int64_t)info->err.code,
+                  info->err.msg, (int64_t)number, (int64_t)info->n);
+
+    if (rc == 0 && sqlite3_changes(store->db) == 0) {
+        return err_set(err, ENOENT, "no such command");
+    }
+    return rc < 0 ? rc : store_event_locked(store, number, event, err);
+}
+
+int store_exec_save(struct store *store, uint64_t number,
+                    const struct exec_info *info,
+                    const struct store_event *event, struct err *err)
+{
+    int rc;
+
+    mutex_lock(&store->lock);
+    rc = store_begin(store, err);
+    if (rc == 0) {
+        rc = save_locked(store, number, info, event, err);
+        rc = store_end(store, rc, err);
+    }
+    mutex_unlock(&store->lock);
+    return rc;
+}
+
+static enum exec_status parse_status(const char *text)
+{
+    for (int i = EXEC_QUEUED; i < EXEC_FAILED; i++) {
+        if (text && strcmp(text, exec_status_name((enum exec_status)i)) == 0) {
+            return (enum exec_status)i;
+        }
+    }
+    return EXEC_FAILED;
+}
+
+static void read_info(sqlite3_stmt *stmt, struct exec_info *out)
+{
+    const void *status = sqlite3_column_text(stmt, 1);
+    const void *msg = sqlite3_column_text(stmt, 7);
+
+    *out = (struct exec_info){
+        .n = (uint64_t)sqlite3_column_int64(stmt, 0),
+        .status = parse_status(status),
+        .exit_code = sqlite3_column_int(stmt, 2),
+        .has_exit_code = sqlite3_column_type(stmt, 2) != SQLITE_NULL,
+        .submitted_us = sqlite3_column_int64(stmt, 3),
+        .started_us = sqlite3_column_int64(stmt, 4),
+        .ended_us = sqlite3_column_int64(stmt, 5),
+        .err = {.code = sqlite3_column_int(stmt, 6)},
+    };
+    (void)snprintf(out->err.msg, sizeof(out->err.msg), "%s",
+                   msg ? (const char *)msg : "");
+}
+
+#define EXEC_COLUMNS                                                           \
+    "n, status, exit_code, submitted_us, started_us, ended_us,"                \
+    " err_code, err_msg"
+
+static int load_locked(struct store *store, uint64_t number, uint64_t n,
+                       struct exec_info *out, struct err *err)
+    REQUIRES(store->lock)
+{
+    sqlite3_stmt *stmt = NULL;
+    int rc =
+        n ? store_query(store, &stmt, err,
+                        "SELECT " EXEC_COLUMNS
+                        " FROM execs WHERE session = ? AND n = ?",
+                        "ii", (int64_t)number, (int64_t)n)
+          : store_query(store, &stmt, err,
+                        "SELECT " EXEC_COLUMNS " FROM execs WHERE session = ?"
+                        " ORDER BY n DESC LIMIT 1",
+                        "i", (int64_t)number);
+
+    if (rc < 0) {
+        return rc;
+    }
+    rc = store_step(store, stmt, err);
+    if (rc > 0) {
+        read_info(stmt, out);
+        rc = 0;
+    } else if (rc == 0) {
+        rc = err_set(err, ENOENT, "no such command");
+    }
+    (void)sqlite3_finalize(stmt);
+    return rc;
+}
+
+int store_exec_load(struct store *store, uint64_t number, uint64_t n,
+                    struct exec_info *out, struct err *err)
+{
+    int rc;
+
+    mutex_lock(&store->lock);
+    rc = load_locked(store, number, n, out, err);
+    mutex_unlock(&store->lock);
+    return rc;
+}
+
+static int text_locked(struct store *store, uint64_t number, uint64_t n,
+                       struct buf *out, struct err *err) REQUIRES(store->lock)
+{
+    sqlite3_stmt *stmt = NULL;
+    int rc = store_query(store, &stmt, err,
+                         "SELECT command FROM execs"
+                         " WHERE session = ? AND n = ?",
+                         "ii", (int64_t)number, (int64_t)n);
+
+    if (rc < 0) {
+        return rc;
+    }
+    rc = store_step(store, stmt, err);
+    if (rc == 0) {
+        rc = err_set(err, ENOENT, "no such command");
+    } else if (rc > 0) {
+        const void *data = sqlite3_column_blob(stmt, 0);
+
+        rc = buf_add(out, data, (size_t)sqlite3_column_bytes(stmt, 0));
+        rc = rc < 0 ? err_set(err, -rc, "cannot read the command") : 0;
+    }
+    (void)sqlite3_finalize(stmt);
+    return rc;
+}
+
+int store_exec_text(struct store *store, uint64_t number, uint64_t n,
+                    struct buf *out, struct err *err)
+{
+    int rc;
+
+    mutex_lock(&store->lock);
+    rc = text_locked(store, number, n, out, err);
+    mutex_unlock(&store->lock);
+    return rc;
+}
+
+ssize_t store_exec_list(struct store *store, uint64_t number, uint64_t after,
+                        uint64_t *out, size_t most, struct err *err)
+{
+    sqlite3_stmt *stmt = NULL;
+    ssize_t count;
+
+    mutex_lock(&store->lock);
+    count = store_query(store, &stmt, err,
+                        "SELECT n FROM execs"
+                        " WHERE session = ? AND n > ? ORDER BY n",
+                        "ii", (int64_t)number, (int64_t)after);
+    if (count == 0) {
+        count = store_numbers(store, stmt, out, most, err);
+    }
+    mutex_unlock(&store->lock);
+    return count;
+}
+
+/* The session and number of one command that is still open, or -ENOENT. */
+static int find_open(struct store *store, uint64_t *number, uint64_t *n,
+                     struct err *err) REQUIRES(store->lock)
+{
+    sqlite3_stmt *stmt = NULL;
+    int rc = store_query(store, &stmt, err,
+                         "SELECT session, n FROM execs"
+                         " WHERE status IN ('queued', 'running') LIMIT 1",
+                         "");
+
+    if (rc < 0) {
+        return rc;
+    }
+    rc = store_step(store, stmt, err);
+    if (rc > 0) {
+        *number = (uint64_t)sqlite3_column_int64(stmt, 0);
+        *n = (uint64_t)sqlite3_column_int64(stmt, 1);
+    }
+    (void)sqlite3_finalize(stmt);
+    return rc;
+}
+
+static int lose_one(struct store *store, uint64_t number, uint64_t n,
+                    struct err *err) REQUIRES(store->lock)
+{
+    struct store_event event = {
+        .name = "exec.ended", .exec = n, .detail = "{\"status\":\"lost\"}"};
+    struct exec_info info;
+    int rc = load_locked(store, number, n, &info, err);
+
+    if (rc < 0) {
+        return rc;
+    }
+    info.status = EXEC_LOST;
+    info.ended_us = clock_wall_us();
+    (void)err_set(&info.err, ESTALE, "the daemon ended before the command did");
+    return save_locked(store, number, &info, &event, err);
+}
+
+static int lose_all_locked(struct store *store, struct err *err)
+    REQUIRES(store->lock)
+{
+    uint64_t number = 0;
+    uint64_t n = 0;
+    int rc = find_open(store, &number, &n, err);
+
+    while (rc > 0) {
+        rc = lose_one(store, number, n, err);
+        if (rc == 0) {
+            rc = find_open(store, &number, &n, err);
+        }
+    }
+    return rc;
+}
+
+int store_exec_lose_all(struct store *store, struct err *err)
+{
+    int rc;
+
+    mutex_lock(&store->lock);
+    rc = store_begin(store, err);
+    if (rc == 0) {
+        rc = store_end(store, lose_all_locked(store, err), err);
+    }
+    mutex_unlock(&store->lock);
+    return rc;
+}
