@@ -59,7 +59,7 @@ static int add_provider(struct registry *registry, const char *name,
     rc = provider_open(ops, &registry->env, &entry->provider, err);
     if (rc < 0) {
         free(entry);
-        return err_wrap(err, rc, "provider '%s'", name);
+        return rc;
     }
     list_add(&registry->providers, &entry->link);
     return 0;

@@ -1,0 +1,50 @@
+/*
+ * A provider whose engine is a few variables of the test: what each slot
+ * answers, which calls hang, what state a sandbox is in. Its commands are
+ * words, each acted on in order by a thread of its own:
+ *
+ *   o:TEXT e:TEXT   output on stdout, stderr
+ *   exit:N kill:N   ends so; without either it exits with 0
+ *   lost            ends with an end that is not known
+ *   hang            until its token fires
+ *   gate            until engine_open_gate()
+ *   late:TEXT       output after its end
+ */
+#ifndef SESSIONFS_TESTS_ENGINE_H
+#define SESSIONFS_TESTS_ENGINE_H
+
+#include "core/provider.h"
+
+enum engine_slot {
+    ENGINE_OPEN,
+    ENGINE_CREATE,
+    ENGINE_RESUME,
+    ENGINE_PAUSE,
+    ENGINE_DESTROY,
+    ENGINE_STATUS,
+    ENGINE_EXEC,
+    ENGINE_CHECKPOINT,
+    ENGINE_SLOTS,
+};
+
+/* Its files can be read while it is paused. */
+extern const struct provider_ops engine_local;
+/* With checkpoints, and files only while it runs. */
+extern const struct provider_ops engine_remote;
+
+/* Everything answers at once and nothing fails. */
+void engine_reset(void);
+/* The slot's calls fail with -code from now on; 0: no more. */
+void engine_fail(enum engine_slot slot, int code);
+/* The slot's calls wait until they are released, cancelled or too late. */
+void engine_hold(enum engine_slot slot, bool hold);
+/* How often the slot was called since the reset. */
+unsigned engine_calls(enum engine_slot slot);
+/* What the engine says of every sandbox from now on. */
+void engine_set_state(enum provider_state state);
+/* resume gives another external id. */
+void engine_replace_at_resume(bool replace);
+/* Commands that wait at a gate go on, also those that come there later. */
+void engine_open_gate(void);
+
+#endif

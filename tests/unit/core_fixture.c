@@ -1,0 +1,247 @@
+/* See core_fixture.h. */
+#include "tests/unit/core_fixture.h"
+
+#include "core/clock.h"
+
+#include <errno.h>
+#include <ftw.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    WAIT_MS = 10000
+};
+
+const struct caller me = {.uid = 1000, .gid = 1000, .pid = 4242};
+
+static const struct provider_ops *const table[] = {
+    &engine_local,
+    &engine_remote,
+    NULL,
+};
+
+static void on_changed(void *arg, struct session *session)
+{
+    struct fixture *fixture = arg;
+
+    (void)session;
+    atomic_fetch_add(&fixture->changed, 1);
+}
+
+static void on_news(void *arg, struct session *session)
+{
+    struct fixture *fixture = arg;
+
+    (void)session;
+    atomic_fetch_add(&fixture->news, 1);
+}
+
+void fixture_open(struct fixture *fixture, const char *provider)
+{
+    struct registry_config config = {
+        .state_dir = fixture->dir,
+        .provider = provider,
+        .uid = geteuid(),
+        .gid = getegid(),
+        .loop = fixture->loop,
+        .hooks = {.arg = fixture, .changed = on_changed, .news = on_news},
+    };
+    struct err err = ERR_INIT;
+
+    if (registry_open(&config, table, &fixture->registry, &err) < 0) {
+        fail_msg("%s", err.msg);
+    }
+}
+
+void fixture_close(struct fixture *fixture)
+{
+    registry_close(fixture->registry, 2000);
+    fixture->registry = NULL;
+}
+
+int fixture_setup(void **state)
+{
+    struct fixture *fixture = calloc(1, sizeof(*fixture));
+    struct err err = ERR_INIT;
+
+    assert_non_null(fixture);
+    engine_reset();
+    strcpy(fixture->dir, "/tmp/sessionfs-core-XXXXXX");
+    assert_non_null(mkdtemp(fixture->dir));
+    assert_int_equal(loop_new(&fixture->loop, &err), 0);
+    fixture_open(fixture, "local");
+    *state = fixture;
+    return 0;
+}
+
+static int remove_entry(const char *path, const struct stat *st, int type,
+                        struct FTW *ftw)
+{
+    (void)st;
+    (void)type;
+    (void)ftw;
+    return remove(path);
+}
+
+int fixture_teardown(void **state)
+{
+    struct fixture *fixture = *state;
+
+    fixture_close(fixture);
+    loop_free(fixture->loop);
+    (void)nftw(fixture->dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+    free(fixture);
+    return 0;
+}
+
+struct session *fixture_create(struct fixture *fixture, const char *id)
+{
+    struct session *session = NULL;
+    struct err err = ERR_INIT;
+
+    if (registry_create(fixture->registry, id, &me, &session, &err) < 0) {
+        fail_msg("%s", err.msg);
+    }
+    return session;
+}
+
+struct session *fixture_find(struct fixture *fixture, const char *id)
+{
+    struct session *session = NULL;
+    struct err err = ERR_INIT;
+
+    if (registry_find(fixture->registry, id, &session, &err) < 0) {
+        fail_msg("%s", err.msg);
+    }
+    return session;
+}
+
+void result_init(struct result *result)
+{
+    memset(result, 0, sizeof(*result));
+    mutex_init(&result->lock);
+    cond_init(&result->come);
+}
+
+void result_fill(void *arg, int rc, const struct err *err)
+{
+    struct result *result = arg;
+
+    mutex_lock(&result->lock);
+    assert_false(result->done);
+    assert_int_equal(rc, -err->code);
+    result->done = true;
+    result->rc = rc;
+    result->err = *err;
+    cond_broadcast(&result->come);
+    mutex_unlock(&result->lock);
+}
+
+bool result_done(struct result *result)
+{
+    bool done;
+
+    mutex_lock(&result->lock);
+    done = result->done;
+    mutex_unlock(&result->lock);
+    return done;
+}
+
+int result_wait(struct result *result)
+{
+    int64_t deadline = clock_deadline(WAIT_MS);
+    int rc = 0;
+
+    mutex_lock(&result->lock);
+    while (!result->done && rc == 0) {
+        rc = cond_wait(&result->come, &result->lock, deadline);
+    }
+    mutex_unlock(&result->lock);
+    assert_int_equal(rc, 0);
+    return result->rc;
+}
+
+int fixture_ensure(struct session *session, bool replace)
+{
+    struct result result;
+
+    result_init(&result);
+    session_ensure(session, replace, &me, result_fill, &result);
+    return result_wait(&result);
+}
+
+int fixture_pause(struct session *session)
+{
+    struct result result;
+
+    result_init(&result);
+    session_pause(session, &me, result_fill, &result);
+    return result_wait(&result);
+}
+
+int fixture_destroy(struct session *session)
+{
+    struct result result;
+
+    result_init(&result);
+    session_destroy(session, &me, result_fill, &result);
+    return result_wait(&result);
+}
+
+struct exec *fixture_submit(struct session *session, const char *words)
+{
+    struct exec *exec = NULL;
+    struct err err = ERR_INIT;
+
+    if (exec_submit(session, words, strlen(words), &me, &exec, &err) < 0) {
+        fail_msg("%s", err.msg);
+    }
+    return exec;
+}
+
+struct waiter {
+    struct exec_watch watch;
+    struct result result;
+};
+
+static void wake(struct exec_watch *watch)
+{
+    static const struct err none = ERR_INIT;
+
+    result_fill(&((struct waiter *)(void *)watch)->result, 0, &none);
+}
+
+void fixture_wait_exec(struct exec *exec, struct exec_info *out)
+{
+    struct waiter waiter = {.watch = {.wake = wake}};
+
+    result_init(&waiter.result);
+    if (exec_watch_end(exec, &waiter.watch)) {
+        assert_int_equal(result_wait(&waiter.result), 0);
+    }
+    assert_true(exec_ended(exec));
+    exec_info(exec, out);
+}
+
+void fixture_exec(struct session *session, const char *words,
+                  struct exec_info *out)
+{
+    struct exec *exec = fixture_submit(session, words);
+
+    fixture_wait_exec(exec, out);
+    exec_unref(exec);
+}
+
+char *fixture_events(struct session *session)
+{
+    uint64_t size = session_events_size(session);
+    char *text = calloc(1, size + 1);
+    struct err err = ERR_INIT;
+
+    assert_non_null(text);
+    assert_int_equal(session_events_read(session, 0, text, size + 1, &err),
+                     size);
+    return text;
+}

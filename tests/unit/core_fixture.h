@@ -1,0 +1,75 @@
+/* A registry over the engine of tests/fakes, in a directory of its own. */
+#ifndef SESSIONFS_TESTS_CORE_FIXTURE_H
+#define SESSIONFS_TESTS_CORE_FIXTURE_H
+
+#include "tests/cmocka.h"
+#include "tests/fakes/engine.h"
+
+#include "core/exec.h"
+#include "core/mutex.h"
+#include "core/session.h"
+
+#include <stdatomic.h>
+
+struct fixture {
+    char dir[64];
+    struct loop *loop;
+    struct registry *registry;
+    atomic_uint changed; /* Calls of the hooks. */
+    atomic_uint news;
+};
+
+extern const struct caller me;
+
+/* cmocka set-up and tear-down: an open registry with the provider `local`. */
+int fixture_setup(void **state);
+int fixture_teardown(void **state);
+
+/* Opens the registry of the fixture again, or for the first time. */
+void fixture_open(struct fixture *fixture, const char *provider);
+void fixture_close(struct fixture *fixture);
+
+/* A session that was made, or found. */
+struct session *fixture_create(struct fixture *fixture, const char *id);
+struct session *fixture_find(struct fixture *fixture, const char *id);
+
+/* The end of asynchronous work. */
+struct result {
+    struct mutex lock;
+    struct cond come;
+    bool done;
+    int rc;
+    struct err err;
+};
+
+void result_init(struct result *result);
+void result_fill(void *arg, int rc, const struct err *err); /* A done_fn. */
+bool result_done(struct result *result);
+/* Waits, for ten seconds at most; the code. */
+int result_wait(struct result *result);
+
+/* Each waits for its end and returns the code. */
+int fixture_ensure(struct session *session, bool replace);
+int fixture_pause(struct session *session);
+int fixture_destroy(struct session *session);
+
+/* Queues a command. */
+struct exec *fixture_submit(struct session *session, const char *words);
+/* Waits for a command's end, for ten seconds at most. */
+void fixture_wait_exec(struct exec *exec, struct exec_info *out);
+/* Queues and waits; gives the reference back. */
+void fixture_exec(struct session *session, const char *words,
+                  struct exec_info *out);
+/* Waits until a condition holds, for ten seconds at most. */
+#define fixture_until(condition)                                               \
+    do {                                                                       \
+        for (int until_ = 0; until_ < 10000 && !(condition); until_++) {       \
+            (void)usleep(1000);                                                \
+        }                                                                      \
+        assert_true(condition);                                                \
+    } while (0)
+
+/* The whole of `events`, for strstr(); freed by the caller. */
+char *fixture_events(struct session *session);
+
+#endif
