@@ -81,43 +81,56 @@ static int remove_below(struct removal *removal, int dir, const char *name)
 
 static int remove_at_top(struct removal *removal, int dir, const char *name);
 
-/*
- * Takes every entry of a directory away by `take`, over and over until it
- * lists none: a listing may leave out what changes during it.
- */
-static int empty_dir(struct removal *removal, DIR *dir,
-                     int (*take)(struct removal *, int, const char *))
+typedef int take_fn(struct removal *removal, int dir, const char *name);
+
+static bool is_dot(const char *name)
 {
-    bool found = true;
+    return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
+}
 
-    while (found) {
-        const struct dirent *entry;
+/* Takes away what one listing of a directory has; tells if it had anything. */
+static int take_listed(struct removal *removal, DIR *dir, take_fn *take,
+                       bool *found)
+{
+    const struct dirent *entry;
+    int rc = 0;
 
-        found = false;
-        rewinddir(dir);
+    *found = false;
+    rewinddir(dir);
+    for (;;) {
         errno = 0;
         entry = readdir(dir);
-        while (entry) {
-            if (strcmp(entry->d_name, ".") != 0 &&
-                strcmp(entry->d_name, "..") != 0) {
-                int rc = check(removal);
-
-                if (rc == 0) {
-                    rc = take(removal, dirfd(dir), entry->d_name);
-                }
-                if (rc < 0) {
-                    return rc;
-                }
-                found = true;
-            }
-            errno = 0;
-            entry = readdir(dir);
+        if (!entry) {
+            break;
         }
-        if (errno != 0) {
-            return err_errno(removal->err, "cannot list a directory");
+        if (is_dot(entry->d_name)) {
+            continue;
         }
+        rc = check(removal);
+        if (rc == 0) {
+            rc = take(removal, dirfd(dir), entry->d_name);
+        }
+        if (rc < 0) {
+            return rc;
+        }
+        *found = true;
     }
-    return 0;
+    return errno ? err_errno(removal->err, "cannot list a directory") : 0;
+}
+
+/*
+ * Takes every entry of a directory away, over and over until it lists none: a
+ * listing may leave out what changes during it.
+ */
+static int empty_dir(struct removal *removal, DIR *dir, take_fn *take)
+{
+    bool found = true;
+    int rc = 0;
+
+    while (rc == 0 && found) {
+        rc = take_listed(removal, dir, take, &found);
+    }
+    return rc;
 }
 
 static int remove_at_top(struct removal *removal, int dir, const char *name)
