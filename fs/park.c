@@ -217,14 +217,12 @@ static const char *drop_words(int code)
 static void drop(struct park *park, int code)
 {
     fuse_req_t req = park_take(park);
-    struct err err = ERR_INIT;
 
     if (!req) {
         return;
     }
     if (code) {
-        (void)err_set(&err, code, "%s", drop_words(code));
-        reply_err(req, &park->about, -code, &err);
+        reply_without(req, &park->about, code, drop_words(code));
     } else {
         reply_ok(req);
     }

@@ -27,20 +27,15 @@ static bool is_ordinary(int code)
     return false;
 }
 
-/* The work of these goes on; its own end is what is recorded. */
-static bool goes_on(int code)
-{
-    return code == EINTR || code == EINPROGRESS;
-}
-
-static void log_failure(const struct reply_about *about, const char *id,
+static void log_failure(enum log_level level, const struct reply_about *about,
                         const struct caller *caller, const struct err *err)
 {
     const char *code = strerrorname_np(err->code);
-    enum log_level level = is_ordinary(err->code) && !about->always
-                               ? LOG_LEVEL_DEBUG
-                               : LOG_LEVEL_WARNING;
+    char id[SESSION_ID_SIZE] = "-";
 
+    if (about->session) {
+        session_id(about->session, id);
+    }
     log_line(level,
              "op=%s session=%s exec=%llu name=\"%s\" uid=%u pid=%d err=%s "
              "msg=\"%s\"",
@@ -52,15 +47,11 @@ static void log_failure(const struct reply_about *about, const char *id,
 void reply_note(struct fs *fs, const struct reply_about *about,
                 const struct caller *caller, const struct err *err)
 {
-    char id[SESSION_ID_SIZE] = "-";
-
-    if (about->session) {
-        session_id(about->session, id);
-    }
-    log_failure(about, id, caller, err);
-    if (goes_on(err->code) || (is_ordinary(err->code) && !about->always)) {
+    if (is_ordinary(err->code) && !about->always) {
+        log_failure(LOG_LEVEL_DEBUG, about, caller, err);
         return;
     }
+    log_failure(LOG_LEVEL_WARNING, about, caller, err);
     if (about->session) {
         session_fail(about->session, about->op, about->exec_n, about->name,
                      caller, err);
@@ -77,6 +68,17 @@ void reply_err(fuse_req_t req, const struct reply_about *about, int rc,
     assert(rc < 0 && err->code == -rc);
     reply_note(fs_of(req), about, &caller, err);
     (void)fuse_reply_err(req, -rc);
+}
+
+void reply_without(fuse_req_t req, const struct reply_about *about, int code,
+                   const char *words)
+{
+    struct caller caller = fs_caller(req);
+    struct err err = ERR_INIT;
+
+    (void)err_set(&err, code, "%s", words);
+    log_failure(LOG_LEVEL_DEBUG, about, &caller, &err);
+    (void)fuse_reply_err(req, code);
 }
 
 void reply_ok(fuse_req_t req)

@@ -32,6 +32,18 @@ void reply_err(fuse_req_t req, const struct reply_about *about, int rc,
                const struct err *err);
 
 /**
+ * Answers a request whose work goes on without it: logged at debug level, and
+ * not recorded, since the work's own end is.
+ *
+ * @param req   answered
+ * @param about what it was about
+ * @param code  a positive errno value
+ * @param words why
+ */
+void reply_without(fuse_req_t req, const struct reply_about *about, int code,
+                   const char *words);
+
+/**
  * Logs and records a failure that no request is answered with.
  *
  * @param fs     the mount
