@@ -70,7 +70,7 @@ static const struct option long_options[] = {
     {NULL, 0, NULL, 0},
 };
 
-static const char usage[] = "Usage: sessionfs [options] MOUNTPOINT\n";
+static const char usage[] = "Usage: sessionfs [options] MOUNTPOINT";
 
 static const char flags_help[] =
     "  -f                 stay in the foreground\n"
@@ -130,9 +130,10 @@ static void print_folded(const char *text)
 
 void options_help(void)
 {
-    (void)printf("%sShows sandboxes as files; MOUNTPOINT/README tells how.\n\n"
-                 "%s\n",
-                 usage, flags_help);
+    (void)printf(
+        "%s\nShows sandboxes as files; MOUNTPOINT/README tells how.\n\n"
+        "%s\n",
+        usage, flags_help);
     for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
         char head[64];
 
@@ -187,13 +188,16 @@ static int parse_option(struct options *options, char *text, struct err *err)
     return err_set(err, EINVAL, "unknown option '%s'", text);
 }
 
-/* NAME[=VALUE],… as mount(8) gives them. */
-static int parse_list(struct options *options, char *list, struct err *err)
+/* NAME[=VALUE],… as mount(8) gives them. Cuts a copy: `ps` shows argv. */
+static int parse_list(struct options *options, const char *list,
+                      struct err *err)
 {
-    int rc = 0;
+    AUTO_FREE char *copy = strdup(list);
+    char *left = copy;
+    int rc = copy ? 0 : err_set(err, ENOMEM, "out of memory");
 
-    while (list && rc == 0) {
-        char *text = strsep(&list, ",");
+    while (left && rc == 0) {
+        char *text = strsep(&left, ",");
 
         if (*text) {
             rc = parse_option(options, text, err);
