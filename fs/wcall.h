@@ -1,0 +1,192 @@
+/*
+ * One request below workspace/: the one place that decides where it runs.
+ *
+ * It enters the session's workspace first. Where that is possible at once and
+ * the tree does not block, the request runs and is answered in the FUSE worker
+ * that received it. Else it is parked, and runs in a thread of the session.
+ * It is answered once; what it made and nobody took is given back.
+ */
+#ifndef SESSIONFS_WCALL_H
+#define SESSIONFS_WCALL_H
+
+#include "core/session.h"
+#include "fs/inode.h"
+#include "fs/park.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/statvfs.h>
+
+/* An open file or directory, as fi->fh; shared with requests that run. */
+struct wopen {
+    atomic_uint refs;
+    struct ws_file *file;
+    struct ws_dir *dir; /* NULL in both: a directory without a sandbox. */
+};
+
+struct wcall;
+
+/* A kind of request; static. */
+struct wcall_kind {
+    const char *name;
+    enum session_need need;
+    int late; /* Answers it after PARK_LOCKED_MS, since the kernel holds a lock:
+                 EINPROGRESS where the work goes on, else ETIMEDOUT. 0: no lock
+                 is held, and it may wait. */
+    /** Does it, with call->ws and call->node set. @return 0 or -errno */
+    int (*run)(struct wcall *call, struct err *err);
+    /** The same where there is no sandbox; NULL: -ENOENT. */
+    int (*empty)(struct wcall *call, struct err *err);
+    /** Answers after success; NULL: with nothing but success. */
+    void (*reply)(struct wcall *call, fuse_req_t req);
+};
+
+struct wcall {
+    const struct wcall_kind *kind;
+    struct fs *fs;
+    fuse_req_t req;
+    struct inode *inode;
+    struct inode *other; /* The second one of rename, link and copies. */
+    struct session *session;
+    struct caller caller;
+    struct ws_ctx ctx;
+
+    /* What is asked; as in fuse_lowlevel_ops. */
+    char *name;       /* Owned, like text. */
+    char *text;       /* The new name, or a link's target. */
+    const void *data; /* Of the request; owned once it is parked. */
+    size_t size;
+    off_t offset, offset_out;
+    int flags;
+    mode_t mode;
+    unsigned mask;
+    struct stat want;
+    struct fuse_file_info fi;
+    struct wopen *open, *open_out; /* Referenced. */
+
+    /* While it runs. */
+    struct workspace *ws;
+    struct ws_node *node, *other_node; /* Of the inodes. */
+
+    /* What it makes: taken by the reply, else given back. */
+    struct ws_node *made;
+    struct wopen *opened;
+    struct stat attr;
+    struct statvfs room;
+    char *out;
+    size_t out_size;
+    struct inode **listed; /* Lookups in a listing, to be taken. */
+    size_t n_listed;
+
+    /* wcall.c's own. */
+    pthread_t thread; /* That runs wcall_start(), */
+    bool *done;       /* which learns here that it is all over. */
+    bool waiting;     /* The call is parked, */
+    bool refused;     /* or was answered already, for want of memory. */
+    atomic_uint met;  /* How many of park and callback are there. */
+    atomic_uint refs;
+    struct park *park;
+    struct cancel cancel;
+    int rc; /* Of entering. */
+    struct err err;
+};
+
+/**
+ * Makes a call.
+ *
+ * @param req   answered with -ENOMEM when NULL is returned
+ * @param kind  static
+ * @param inode what it is about
+ * @return the call, to be filled and started
+ */
+struct wcall *wcall_new(fuse_req_t req, const struct wcall_kind *kind,
+                        struct inode *inode);
+
+/**
+ * Copies a name into a call.
+ *
+ * @param call the call; wcall_start() answers -ENOMEM where there is no memory
+ * @param name borrowed
+ */
+void wcall_name(struct wcall *call, const char *name);
+/** @param call as wcall_name() @param text the second string */
+void wcall_text(struct wcall *call, const char *text);
+
+/**
+ * Gives a call the handle of an open file.
+ *
+ * @param call the call
+ * @param fi   as FUSE gave it; NULL: none
+ */
+void wcall_open(struct wcall *call, const struct fuse_file_info *fi);
+
+/** @param call runs, is answered and freed, now or later */
+void wcall_start(struct wcall *call);
+
+/** @param file taken, or NULL @param dir taken, or NULL
+ *  @return a handle with one reference, NULL without memory */
+struct wopen *wopen_new(struct ws_file *file, struct ws_dir *dir);
+/** @param fi of an open file @return its handle, borrowed */
+struct wopen *wopen_of(const struct fuse_file_info *fi);
+/** @param handle one reference less; NULL is fine */
+void wopen_unref(struct wopen *handle);
+
+/**
+ * The inode of a node, with one lookup counted.
+ *
+ * @param call whose session it is of
+ * @param node borrowed
+ * @return the inode, or NULL without memory
+ */
+struct inode *wcall_look_up(const struct wcall *call, struct ws_node *node);
+
+/**
+ * workspace/ itself shows the number of a control file, which it has before
+ * and after it has a sandbox.
+ *
+ * @param call the call
+ * @param attr of its inode; st_ino is changed where that is workspace/
+ */
+void wcall_show_top(const struct wcall *call, struct stat *attr);
+
+/** @param call whose request @param req answered: there is no memory */
+void wcall_no_memory(struct wcall *call, fuse_req_t req);
+
+/* The rows of workspace_part that lie in files of their own. */
+void workspace_open(fuse_req_t req, struct inode *inode,
+                    struct fuse_file_info *fi);
+void workspace_create(fuse_req_t req, struct inode *dir, const char *name,
+                      mode_t mode, struct fuse_file_info *fi);
+void workspace_read(fuse_req_t req, struct inode *inode, size_t size, off_t off,
+                    struct fuse_file_info *fi);
+void workspace_write(fuse_req_t req, struct inode *inode, const char *data,
+                     size_t size, off_t off, struct fuse_file_info *fi);
+void workspace_flush(fuse_req_t req, struct inode *inode,
+                     struct fuse_file_info *fi);
+void workspace_release(fuse_req_t req, struct inode *inode,
+                       struct fuse_file_info *fi);
+void workspace_fsync(fuse_req_t req, struct inode *inode, int data_only,
+                     struct fuse_file_info *fi);
+void workspace_fallocate(fuse_req_t req, struct inode *inode, int mode,
+                         off_t off, off_t size, struct fuse_file_info *fi);
+void workspace_lseek(fuse_req_t req, struct inode *inode, off_t off, int whence,
+                     struct fuse_file_info *fi);
+void workspace_copy(fuse_req_t req, struct inode *in, off_t in_off,
+                    struct fuse_file_info *in_fi, struct inode *out,
+                    off_t out_off, struct fuse_file_info *out_fi, size_t size,
+                    int flags);
+void workspace_opendir(fuse_req_t req, struct inode *inode,
+                       struct fuse_file_info *fi);
+void workspace_readdir(fuse_req_t req, struct inode *inode, size_t size,
+                       off_t off, struct fuse_file_info *fi, bool plus);
+void workspace_fsyncdir(fuse_req_t req, struct inode *inode, int data_only,
+                        struct fuse_file_info *fi);
+void workspace_setxattr(fuse_req_t req, struct inode *inode, const char *name,
+                        const char *value, size_t size, int flags);
+void workspace_getxattr(fuse_req_t req, struct inode *inode, const char *name,
+                        size_t size);
+void workspace_listxattr(fuse_req_t req, struct inode *inode, size_t size);
+void workspace_removexattr(fuse_req_t req, struct inode *inode,
+                           const char *name);
+
+#endif

@@ -1,0 +1,355 @@
+/* Open files below workspace/. */
+#include "fs/wcall.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+/* Makes the handle of what a call opened; both are taken. */
+static int keep_open(struct wcall *call, struct ws_file *file, struct err *err)
+{
+    call->opened = wopen_new(file, NULL);
+    return call->opened ? 0 : err_set(err, ENOMEM, "out of memory");
+}
+
+/*
+ * Hands the handle to the kernel. Where nothing is staged a close has nothing
+ * to tell, so the kernel need not ask.
+ */
+static void give_handle(struct wcall *call)
+{
+    call->fi.fh = (uint64_t)(uintptr_t)call->opened;
+    call->fi.noflush = call->opened->file && !ws_blocks(call->ws);
+}
+
+static int run_open(struct wcall *call, struct err *err)
+{
+    struct ws_file *file = NULL;
+    int rc = ws_open(call->node, call->fi.flags, &call->ctx, &file, err);
+
+    return rc < 0 ? rc : keep_open(call, file, err);
+}
+
+static void reply_opened(struct wcall *call, fuse_req_t req)
+{
+    struct inode_table *inodes = call->fs->inodes;
+
+    give_handle(call);
+    inode_opened(inodes, call->inode);
+    if (fuse_reply_open(req, &call->fi) < 0) {
+        inode_closed(inodes, call->inode);
+        return;
+    }
+    call->opened = NULL;
+}
+
+void workspace_open(fuse_req_t req, struct inode *inode,
+                    struct fuse_file_info *fi)
+{
+    static const struct wcall_kind reads = {.name = "open",
+                                            .need = SESSION_READ,
+                                            .run = run_open,
+                                            .reply = reply_opened};
+    static const struct wcall_kind writes = {.name = "open",
+                                             .need = SESSION_WRITE,
+                                             .late = EINPROGRESS,
+                                             .run = run_open,
+                                             .reply = reply_opened};
+    bool only_read = (fi->flags & O_ACCMODE) == O_RDONLY;
+    struct wcall *call = wcall_new(req, only_read ? &reads : &writes, inode);
+
+    if (call) {
+        call->fi = *fi;
+        wcall_start(call);
+    }
+}
+
+static int run_create(struct wcall *call, struct err *err)
+{
+    struct ws_file *file = NULL;
+    int rc = ws_create(call->node, call->name, call->mode, call->fi.flags,
+                       &call->ctx, &call->made, &file, &call->attr, err);
+
+    return rc < 0 ? rc : keep_open(call, file, err);
+}
+
+static void reply_created(struct wcall *call, fuse_req_t req)
+{
+    struct inode_table *inodes = call->fs->inodes;
+    struct inode *inode = wcall_look_up(call, call->made);
+
+    if (!inode) {
+        wcall_no_memory(call, req);
+        return;
+    }
+    give_handle(call);
+    inode_opened(inodes, inode);
+    if (!reply_create(req, inode, &call->attr, &call->fi)) {
+        inode_closed(inodes, inode);
+        return;
+    }
+    call->opened = NULL;
+}
+
+void workspace_create(fuse_req_t req, struct inode *dir, const char *name,
+                      mode_t mode, struct fuse_file_info *fi)
+{
+    static const struct wcall_kind kind = {.name = "create",
+                                           .need = SESSION_WRITE,
+                                           .late = EINPROGRESS,
+                                           .run = run_create,
+                                           .reply = reply_created};
+    struct wcall *call = wcall_new(req, &kind, dir);
+
+    if (call) {
+        wcall_name(call, name);
+        call->mode = mode;
+        call->fi = *fi;
+        wcall_start(call);
+    }
+}
+
+void workspace_release(fuse_req_t req, struct inode *inode,
+                       struct fuse_file_info *fi)
+{
+    wopen_unref(wopen_of(fi));
+    inode_closed(fs_of(req)->inodes, inode);
+    reply_ok(req);
+}
+
+/* Reads into memory, unless the reply can take the data from the fd itself. */
+static int run_read(struct wcall *call, struct err *err)
+{
+    ssize_t n;
+
+    if (ws_file_fd(call->open->file) >= 0) {
+        return 0;
+    }
+    call->out = malloc(call->size + 1);
+    if (!call->out) {
+        return err_set(err, ENOMEM, "out of memory");
+    }
+    n = ws_read(call->open->file, call->out, call->size, call->offset,
+                &call->ctx, err);
+    if (n < 0) {
+        return (int)n;
+    }
+    call->out_size = (size_t)n;
+    return 0;
+}
+
+static void reply_read(struct wcall *call, fuse_req_t req)
+{
+    int fd = ws_file_fd(call->open->file);
+    struct fuse_bufvec data = FUSE_BUFVEC_INIT(call->size);
+
+    if (fd < 0) {
+        (void)fuse_reply_buf(req, call->out, call->out_size);
+        return;
+    }
+    data.buf[0].flags = FUSE_BUF_IS_FD | FUSE_BUF_FD_SEEK;
+    data.buf[0].fd = fd;
+    data.buf[0].pos = call->offset;
+    (void)fuse_reply_data(req, &data, 0);
+}
+
+/* Makes a call about an open file. */
+static struct wcall *new_file_call(fuse_req_t req,
+                                   const struct wcall_kind *kind,
+                                   struct inode *inode,
+                                   const struct fuse_file_info *fi)
+{
+    struct wcall *call = wcall_new(req, kind, inode);
+
+    if (call) {
+        wcall_open(call, fi);
+    }
+    return call;
+}
+
+void workspace_read(fuse_req_t req, struct inode *inode, size_t size, off_t off,
+                    struct fuse_file_info *fi)
+{
+    static const struct wcall_kind kind = {.name = "read",
+                                           .need = SESSION_READ,
+                                           .run = run_read,
+                                           .reply = reply_read};
+    struct wcall *call = new_file_call(req, &kind, inode, fi);
+
+    if (call) {
+        call->size = size;
+        call->offset = off;
+        wcall_start(call);
+    }
+}
+
+static void reply_count(struct wcall *call, fuse_req_t req)
+{
+    (void)fuse_reply_write(req, call->out_size);
+}
+
+static int run_write(struct wcall *call, struct err *err)
+{
+    ssize_t n = ws_write(call->open->file, call->data, call->size, call->offset,
+                         &call->ctx, err);
+
+    if (n < 0) {
+        return (int)n;
+    }
+    call->out_size = (size_t)n;
+    return 0;
+}
+
+void workspace_write(fuse_req_t req, struct inode *inode, const char *data,
+                     size_t size, off_t off, struct fuse_file_info *fi)
+{
+    static const struct wcall_kind kind = {.name = "write",
+                                           .need = SESSION_WRITE,
+                                           .late = EINPROGRESS,
+                                           .run = run_write,
+                                           .reply = reply_count};
+    struct wcall *call = new_file_call(req, &kind, inode, fi);
+
+    if (call) {
+        call->data = data;
+        call->size = size;
+        call->offset = off;
+        wcall_start(call);
+    }
+}
+
+static int run_flush(struct wcall *call, struct err *err)
+{
+    return ws_flush(call->open->file, &call->ctx, err);
+}
+
+void workspace_flush(fuse_req_t req, struct inode *inode,
+                     struct fuse_file_info *fi)
+{
+    static const struct wcall_kind kind = {
+        .name = "flush", .need = SESSION_LOOK, .run = run_flush};
+    struct wcall *call = new_file_call(req, &kind, inode, fi);
+
+    if (call) {
+        wcall_start(call);
+    }
+}
+
+static int run_fsync(struct wcall *call, struct err *err)
+{
+    return ws_fsync(call->open->file, call->flags != 0, &call->ctx, err);
+}
+
+void workspace_fsync(fuse_req_t req, struct inode *inode, int data_only,
+                     struct fuse_file_info *fi)
+{
+    static const struct wcall_kind kind = {.name = "fsync",
+                                           .need = SESSION_LOOK,
+                                           .late = EINPROGRESS,
+                                           .run = run_fsync};
+    struct wcall *call = new_file_call(req, &kind, inode, fi);
+
+    if (call) {
+        call->flags = data_only;
+        wcall_start(call);
+    }
+}
+
+static int run_fallocate(struct wcall *call, struct err *err)
+{
+    return ws_fallocate(call->open->file, call->flags, call->offset,
+                        call->offset_out, &call->ctx, err);
+}
+
+void workspace_fallocate(fuse_req_t req, struct inode *inode, int mode,
+                         off_t off, off_t size, struct fuse_file_info *fi)
+{
+    static const struct wcall_kind kind = {.name = "fallocate",
+                                           .need = SESSION_WRITE,
+                                           .late = EINPROGRESS,
+                                           .run = run_fallocate};
+    struct wcall *call = new_file_call(req, &kind, inode, fi);
+
+    if (call) {
+        call->flags = mode;
+        call->offset = off;
+        call->offset_out = size;
+        wcall_start(call);
+    }
+}
+
+static int run_lseek(struct wcall *call, struct err *err)
+{
+    off_t found =
+        ws_lseek(call->open->file, call->offset, call->flags, &call->ctx, err);
+
+    if (found < 0) {
+        return (int)found;
+    }
+    call->offset_out = found;
+    return 0;
+}
+
+static void reply_lseek(struct wcall *call, fuse_req_t req)
+{
+    (void)fuse_reply_lseek(req, call->offset_out);
+}
+
+void workspace_lseek(fuse_req_t req, struct inode *inode, off_t off, int whence,
+                     struct fuse_file_info *fi)
+{
+    static const struct wcall_kind kind = {.name = "lseek",
+                                           .need = SESSION_READ,
+                                           .late = ETIMEDOUT,
+                                           .run = run_lseek,
+                                           .reply = reply_lseek};
+    struct wcall *call = new_file_call(req, &kind, inode, fi);
+
+    if (call) {
+        call->offset = off;
+        call->flags = whence;
+        wcall_start(call);
+    }
+}
+
+static int run_copy(struct wcall *call, struct err *err)
+{
+    ssize_t n =
+        ws_copy_range(call->open->file, call->offset, call->open_out->file,
+                      call->offset_out, call->size, &call->ctx, err);
+
+    if (n < 0) {
+        return (int)n;
+    }
+    call->out_size = (size_t)n;
+    return 0;
+}
+
+void workspace_copy(fuse_req_t req, struct inode *in, off_t in_off,
+                    struct fuse_file_info *in_fi, struct inode *out,
+                    off_t out_off, struct fuse_file_info *out_fi, size_t size,
+                    int flags)
+{
+    static const struct wcall_kind kind = {.name = "copy_file_range",
+                                           .need = SESSION_WRITE,
+                                           .late = EINPROGRESS,
+                                           .run = run_copy,
+                                           .reply = reply_count};
+    struct wcall *call;
+
+    if (inode_key(in)->session != inode_key(out)->session) {
+        (void)fuse_reply_err(req, EXDEV); /* The kernel copies by itself. */
+        return;
+    }
+    call = new_file_call(req, &kind, in, in_fi);
+    if (!call) {
+        return;
+    }
+    call->open_out = wopen_of(out_fi);
+    (void)atomic_fetch_add(&call->open_out->refs, 1);
+    call->other = out;
+    call->offset = in_off;
+    call->offset_out = out_off;
+    call->size = size;
+    call->flags = flags;
+    wcall_start(call);
+}
