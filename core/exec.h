@@ -27,7 +27,8 @@ enum exec_status {
     EXEC_KILLED,
     EXEC_TIMEOUT,
     EXEC_LOST,   /* A daemon died under it; how it ended is not known. */
-    EXEC_FAILED, /* Accepted, but could not be run or recorded. */
+    EXEC_FAILED, /* Accepted, but could not be run or recorded; also a line
+                    of the session's `error`. */
 };
 
 enum exec_view {

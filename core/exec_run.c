@@ -107,6 +107,10 @@ void exec_end(struct exec *exec, struct exec_info *info, bool ran)
         info->err = err;
     }
     crash_point("exec-recorded");
+    if (info->status == EXEC_FAILED) {
+        session_fail(session, "exec", info->n, NULL, &exec->job.caller,
+                     &info->err);
+    }
     if (ran && hooks->changed) {
         hooks->changed(hooks->arg, session);
     }

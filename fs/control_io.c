@@ -419,6 +419,7 @@ static void reply_flush(struct waiting *waiting)
     exec_info(waiting->exec, &info);
     if (info.status == EXEC_FAILED) {
         what.exec_n = info.n;
+        what.recorded = true;
         reply_err(req, &what, -info.err.code, &info.err);
     } else {
         reply_ok(req);

@@ -44,25 +44,33 @@ static void exec_done(struct file *file)
     free(handle);
 }
 
-/* A reader is told why there is no output of the last command: shells hide
- * the error that its close gave. */
-static int check_last(struct session *session, struct err *err)
+/* A reader is told that a command could not be run: shells hide the error
+ * that its close gave. */
+static int check_failed(struct exec *exec, struct err *err)
 {
-    struct err none = ERR_INIT;
-    struct exec *exec = NULL;
     struct exec_info info;
 
-    if (session_exec_last(session, &exec, &none) < 0) {
-        return 0;
-    }
     exec_info(exec, &info);
-    exec_unref(exec);
     if (info.status != EXEC_FAILED) {
         return 0;
     }
     *err = info.err;
     return err_wrap(err, -info.err.code, "command %llu",
                     (unsigned long long)info.n);
+}
+
+static int check_last(struct session *session, struct err *err)
+{
+    struct err none = ERR_INIT;
+    struct exec *exec = NULL;
+    int rc;
+
+    if (session_exec_last(session, &exec, &none) < 0) {
+        return 0;
+    }
+    rc = check_failed(exec, err);
+    exec_unref(exec);
+    return rc;
 }
 
 static void exec_open(struct file *file, const struct caller *caller,
@@ -222,6 +230,7 @@ static ssize_t read_locked(struct file *file, void *out, size_t size,
         return -EAGAIN;
     } else if (n == 0) {
         handle->at_end = true;
+        n = check_failed(handle->current, err);
     }
     return n;
 }

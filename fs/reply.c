@@ -52,6 +52,9 @@ void reply_note(struct fs *fs, const struct reply_about *about,
         return;
     }
     log_failure(LOG_LEVEL_WARNING, about, caller, err);
+    if (about->recorded) {
+        return;
+    }
     if (about->session) {
         session_fail(about->session, about->op, about->exec_n, about->name,
                      caller, err);

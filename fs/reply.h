@@ -18,6 +18,7 @@ struct reply_about {
     const char *name;        /* A file's name, or NULL; any bytes. */
     uint64_t exec_n;         /* 0: none. */
     bool always;             /* Recorded whatever the errno is. */
+    bool recorded;           /* It is in `error` already. */
 };
 
 /**
