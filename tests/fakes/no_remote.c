@@ -3,9 +3,10 @@
 
 #include <errno.h>
 
-__attribute__((weak)) int
-ws_new_remote(struct provider *provider, const struct sandbox *sandbox,
-              uid_t uid, gid_t gid, struct workspace **out, struct err *err)
+__attribute__((weak)) int ws_new_remote(struct provider *provider,
+                                        const struct sandbox *sandbox,
+                                        uid_t uid, gid_t gid,
+                                        struct workspace **out, struct err *err)
 {
     (void)provider;
     (void)sandbox;
