@@ -134,6 +134,10 @@ static int submit_locked(struct session *session, const char *script,
     if (session->gone) {
         return err_set(err, ENOENT, "the session was removed");
     }
+    rc = make_dirs(session, err);
+    if (rc < 0) {
+        return rc;
+    }
     rc = store_exec_add(session->registry->store, session->number, script, size,
                         caller, &info, err);
     if (rc < 0) {
@@ -155,9 +159,6 @@ int exec_submit(struct session *session, const char *script, size_t size,
     struct exec *exec = NULL;
     int rc = check_script(script, size, err);
 
-    if (rc == 0) {
-        rc = make_dirs(session, err);
-    }
     if (rc < 0) {
         return rc;
     }

@@ -238,10 +238,11 @@ static void sink_output(void *arg, enum command_stream stream, const void *data,
 static void sink_exited(void *arg, const struct command_result *result)
 {
     struct exec *exec = arg;
+    struct session *session = exec->job.session;
 
     exec->result = *result;
     exec->exited = true;
-    if (workers_run(exec->job.session->life, finish, exec) < 0) {
+    if (session_run(session, session->life, finish, exec) < 0) {
         /* Without a thread: better late in the loop than never. */
         finish(exec);
     }

@@ -4,6 +4,7 @@
 #include "core/buf.h"
 #include "core/cleanup.h"
 #include "core/config.h"
+#include "core/crash.h"
 #include "core/registry_priv.h"
 #include "core/session_priv.h"
 
@@ -189,6 +190,21 @@ void registry_job_end(struct registry *registry)
     mutex_unlock(&registry->lock);
 }
 
+void registry_work_begin(struct registry *registry)
+{
+    mutex_lock(&registry->lock);
+    registry->works++;
+    mutex_unlock(&registry->lock);
+}
+
+void registry_work_end(struct registry *registry)
+{
+    mutex_lock(&registry->lock);
+    registry->works--;
+    cond_broadcast(&registry->calm);
+    mutex_unlock(&registry->lock);
+}
+
 void registry_sink_begin(struct registry *registry)
 {
     mutex_lock(&registry->lock);
@@ -314,7 +330,8 @@ int registry_remove(struct registry *registry, const char *id,
         if (rc < 0) {
             reopen_session(session);
         } else {
-            registry_trash(registry, session->dir, session->number);
+            crash_point("session-removed");
+            registry_trash(registry, session->number);
         }
     }
     session_unref(session);

@@ -213,7 +213,7 @@ int registry_open(const struct registry_config *config,
         registry_close(registry, 0);
         return rc;
     }
-    registry_empty_trash(registry);
+    registry_sweep(registry);
     *out = registry;
     return 0;
 }
@@ -293,18 +293,32 @@ static void cancel_commands(struct registry *registry)
     }
 }
 
-/* Waits for the end of all jobs, and of commands' sinks if `sinks`. */
-static bool wait_calm(struct registry *registry, bool sinks,
+/* What registry_close() waits for the end of. */
+enum {
+    CALM_JOBS = 1 << 0,
+    CALM_WORKS = 1 << 1,
+    CALM_SINKS = 1 << 2,
+};
+
+static bool calm_locked(struct registry *registry, unsigned what)
+    REQUIRES(registry->lock)
+{
+    return !((what & CALM_JOBS) && registry->jobs) &&
+           !((what & CALM_WORKS) && registry->works) &&
+           !((what & CALM_SINKS) && registry->sinks);
+}
+
+static bool wait_calm(struct registry *registry, unsigned what,
                       int64_t deadline_ms)
 {
     bool calm;
     int rc = 0;
 
     mutex_lock(&registry->lock);
-    while ((registry->jobs || (sinks && registry->sinks)) && rc == 0) {
+    while (!calm_locked(registry, what) && rc == 0) {
         rc = cond_wait(&registry->calm, &registry->lock, deadline_ms);
     }
-    calm = !registry->jobs && !(sinks && registry->sinks);
+    calm = calm_locked(registry, what);
     mutex_unlock(&registry->lock);
     return calm;
 }
@@ -316,8 +330,9 @@ static void ignore(void *arg, int rc, const struct err *err)
     (void)err;
 }
 
-/* Pauses what is recorded as running. What cannot be paused stays. */
-static void pause_all(struct registry *registry)
+/* Pauses what is recorded with that status, behind what each session still
+ * does. What cannot be paused stays. */
+static void pause_all(struct registry *registry, enum session_status status)
 {
     const struct job job = {
         .kind = JOB_PAUSE, .internal = true, .done = ignore};
@@ -327,8 +342,8 @@ static void pause_all(struct registry *registry)
     ssize_t count = LIST_BATCH;
 
     while (count == LIST_BATCH) {
-        count = store_state_list(registry->store, SESSION_RUNNING, after,
-                                 numbers, LIST_BATCH, &err);
+        count = store_state_list(registry->store, status, after, numbers,
+                                 LIST_BATCH, &err);
         for (ssize_t i = 0; i < count; i++) {
             struct session *session = NULL;
 
@@ -388,8 +403,9 @@ static void free_sessions(struct registry *registry)
     }
 }
 
-/* Ends commands, then pauses what runs, all within a bound. */
-static void wind_down(struct registry *registry, int64_t pause_ms)
+/* Ends commands and pauses what runs within a bound, then ends every call of
+ * an engine; false when one does not end. */
+static bool wind_down(struct registry *registry, int64_t pause_ms)
 {
     int64_t deadline = clock_deadline(pause_ms);
 
@@ -399,24 +415,15 @@ static void wind_down(struct registry *registry, int64_t pause_ms)
     mutex_unlock(&registry->lock);
     flush_loop(registry);
     cancel_commands(registry);
-    if (wait_calm(registry, false, deadline)) {
-        pause_all(registry);
-        (void)wait_calm(registry, false, deadline);
-    }
+    pause_all(registry, SESSION_STARTING);
+    pause_all(registry, SESSION_RUNNING);
+    (void)wait_calm(registry, CALM_JOBS, deadline);
     cancel_fire(&registry->cancel);
-    (void)wait_calm(registry, false, clock_deadline(AFTERMATH_MS));
+    return wait_calm(registry, CALM_WORKS, clock_deadline(AFTERMATH_MS));
 }
 
-void registry_close(struct registry *registry, int64_t pause_ms)
+static void free_registry(struct registry *registry)
 {
-    if (!registry) {
-        return;
-    }
-    if (registry->store) {
-        wind_down(registry, pause_ms);
-    }
-    close_engines(registry);
-    (void)wait_calm(registry, true, clock_deadline(AFTERMATH_MS));
     free_sessions(registry);
     workers_free(registry->trash);
     store_close(registry->store);
@@ -428,4 +435,22 @@ void registry_close(struct registry *registry, int64_t pause_ms)
     free(registry->provider);
     free(registry->state_dir);
     free(registry);
+}
+
+void registry_close(struct registry *registry, int64_t pause_ms)
+{
+    const unsigned all = CALM_JOBS | CALM_WORKS | CALM_SINKS;
+
+    if (!registry) {
+        return;
+    }
+    /* Under a call that does not end nothing may be freed: the process ends
+     * soon, and takes it all along. */
+    if (registry->store && !wind_down(registry, pause_ms)) {
+        return;
+    }
+    close_engines(registry);
+    if (wait_calm(registry, all, clock_deadline(AFTERMATH_MS))) {
+        free_registry(registry);
+    }
 }

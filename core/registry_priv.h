@@ -35,6 +35,7 @@ struct registry {
     struct cond calm;  /* jobs or sinks has changed. */
     struct list buckets[REGISTRY_BUCKETS] GUARDED;
     unsigned jobs GUARDED;  /* Queued or running. */
+    unsigned works GUARDED; /* Pieces of work that threads of sessions do. */
     unsigned sinks GUARDED; /* Commands whose sink is not closed. */
     bool closing GUARDED;   /* No new jobs. */
     bool dead GUARDED;      /* Sessions are freed by the closer. */
@@ -44,6 +45,8 @@ struct registry {
 /* Counts a job; false when the registry is closing and it is not internal. */
 bool registry_job_begin(struct registry *registry, bool internal);
 void registry_job_end(struct registry *registry);
+void registry_work_begin(struct registry *registry);
+void registry_work_end(struct registry *registry);
 void registry_sink_begin(struct registry *registry);
 void registry_sink_end(struct registry *registry);
 /* Whether the registry is being closed. */
@@ -58,11 +61,10 @@ struct provider *registry_provider(struct registry *registry, const char *name);
 MUST_USE int registry_load(struct registry *registry, uint64_t number,
                            struct session **out, struct err *err);
 
-/* registry_trash.c: takes a removed session's directory away, in steps that
- * survive a crash; the tree goes in the background. */
-void registry_trash(struct registry *registry, const char *dir,
-                    uint64_t number);
-/* Empties the trash in the background. */
-void registry_empty_trash(struct registry *registry);
+/* Takes a removed session's directory away at once; its files go in the
+ * background. */
+void registry_trash(struct registry *registry, uint64_t number);
+/* Does in the background what an earlier daemon left of that. */
+void registry_sweep(struct registry *registry);
 
 #endif

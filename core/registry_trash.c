@@ -7,6 +7,7 @@
 #include "core/workers.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <ftw.h>
 #include <stdio.h>
 #include <string.h>
@@ -26,34 +27,93 @@ static int remove_entry(const char *path, const struct stat *st, int type,
     return 0;
 }
 
+/* The path of an entry of the state directory; NULL without memory. */
+static char *path_of(const struct registry *registry, const char *dir,
+                     const char *name)
+{
+    char *path = NULL;
+
+    if (asprintf(&path, "%s/%s/%s", registry->state_dir, dir, name) < 0) {
+        return NULL;
+    }
+    return path;
+}
+
+/* Whether a name in STATE/sessions is the number of no session. */
+static bool is_orphan(struct registry *registry, const char *name)
+{
+    struct store_session row;
+    struct err err = ERR_INIT;
+    char *end = NULL;
+    uint64_t number = strtoull(name, &end, 10);
+    int rc;
+
+    if (!number || *end) {
+        return false;
+    }
+    rc = store_session_get(registry->store, number, &row, &err);
+    if (rc == 0) {
+        store_session_done(&row);
+    }
+    return rc == -ENOENT;
+}
+
+static void move(struct registry *registry, const char *name)
+{
+    AUTO_FREE char *from = path_of(registry, "sessions", name);
+    AUTO_FREE char *to = path_of(registry, "trash", name);
+
+    if (from && to) {
+        (void)rename(from, to);
+    }
+}
+
+/* A crash may have come between a session's removal and its move. */
+static void move_orphans(struct registry *registry)
+{
+    AUTO_FREE char *path = path_of(registry, "sessions", ".");
+    DIR *dir = path ? opendir(path) : NULL;
+    const struct dirent *entry = dir ? readdir(dir) : NULL;
+
+    while (entry) {
+        if (is_orphan(registry, entry->d_name)) {
+            move(registry, entry->d_name);
+        }
+        entry = readdir(dir);
+    }
+    if (dir) {
+        (void)closedir(dir);
+    }
+}
+
 static void empty(void *arg)
 {
     struct registry *registry = arg;
-    AUTO_FREE char *path = NULL;
+    AUTO_FREE char *path = path_of(registry, "trash", ".");
 
-    if (asprintf(&path, "%s/trash", registry->state_dir) < 0) {
-        path = NULL;
-        return;
+    if (path) {
+        (void)nftw(path, remove_entry, MOST_FDS,
+                   FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
     }
-    (void)nftw(path, remove_entry, MOST_FDS, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
 }
 
-void registry_empty_trash(struct registry *registry)
+static void sweep(void *arg)
+{
+    move_orphans(arg);
+    empty(arg);
+}
+
+void registry_sweep(struct registry *registry)
 {
     /* Without a thread the next start does it. */
-    (void)!workers_run(registry->trash, empty, registry);
+    (void)!workers_run(registry->trash, sweep, registry);
 }
 
-void registry_trash(struct registry *registry, const char *dir, uint64_t number)
+void registry_trash(struct registry *registry, uint64_t number)
 {
-    AUTO_FREE char *to = NULL;
+    char name[24];
 
-    if (asprintf(&to, "%s/trash/%llu", registry->state_dir,
-                 (unsigned long long)number) < 0) {
-        to = NULL;
-        return;
-    }
-    if (rename(dir, to) == 0) {
-        registry_empty_trash(registry);
-    }
+    (void)snprintf(name, sizeof(name), "%llu", (unsigned long long)number);
+    move(registry, name);
+    (void)!workers_run(registry->trash, empty, registry);
 }

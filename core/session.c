@@ -132,6 +132,41 @@ void session_free(struct session *session)
     free(session);
 }
 
+struct work {
+    struct registry *registry;
+    work_fn *fn;
+    void *arg;
+};
+
+static void do_work(void *arg)
+{
+    struct work *work = arg;
+    struct registry *registry = work->registry;
+
+    work->fn(work->arg);
+    free(work);
+    registry_work_end(registry);
+}
+
+int session_run(struct session *session, struct workers *workers, work_fn *fn,
+                void *arg)
+{
+    struct work *work = malloc(sizeof(*work));
+    int rc;
+
+    if (!work) {
+        return -ENOMEM;
+    }
+    *work = (struct work){session->registry, fn, arg};
+    registry_work_begin(work->registry);
+    rc = workers_run(workers, do_work, work);
+    if (rc < 0) {
+        registry_work_end(work->registry);
+        free(work);
+    }
+    return rc;
+}
+
 uint64_t session_number(const struct session *session)
 {
     return session->number;

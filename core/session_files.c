@@ -271,7 +271,8 @@ static void come_back(void *arg)
 static void hand_over(struct visit *visit)
 {
     struct err err = ERR_INIT;
-    int rc = workers_run(visit->session->files, come_back, visit);
+    int rc =
+        session_run(visit->session, visit->session->files, come_back, visit);
 
     if (rc < 0) {
         fail(visit, err_set(&err, -rc, "no thread for a file operation"), &err);
@@ -328,7 +329,7 @@ void session_files_leave(struct session *session)
 
 int session_files_run(struct session *session, work_fn *fn, void *arg)
 {
-    return workers_run(session->files, fn, arg);
+    return session_run(session, session->files, fn, arg);
 }
 
 static int wait_until_left(struct session *session, int64_t deadline_ms,

@@ -102,6 +102,10 @@ MUST_USE int session_new(struct registry *registry,
                          struct err *err);
 /* Waits for its threads. */
 void session_free(struct session *session);
+/* Runs work in one of the session's threads; the registry knows of it, so that
+ * no engine is closed under it. 0, -EAGAIN or -ENOMEM. */
+MUST_USE int session_run(struct session *session, struct workers *workers,
+                         work_fn *fn, void *arg);
 /* Tells hooks.news when the status text has changed. */
 void session_note(struct session *session) EXCLUDES(session->lock);
 /* Adds an event with a detail made by the caller, which is taken. */

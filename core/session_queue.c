@@ -153,7 +153,7 @@ void session_pump(struct session *session)
         if (!job) {
             return;
         }
-        rc = workers_run(session->life, run_job, job);
+        rc = session_run(session, session->life, run_job, job);
         if (rc < 0) {
             refuse(session, job, rc);
         }

@@ -300,7 +300,7 @@ void session_observe(struct session *session)
     }
     (void)session_ref(session);
     if (registry_engines_closed(session->registry) ||
-        workers_run(session->status, observe_work, session) < 0) {
+        session_run(session, session->status, observe_work, session) < 0) {
         mutex_lock(&session->lock);
         session->observing = false;
         mutex_unlock(&session->lock);

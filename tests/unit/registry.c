@@ -1,0 +1,308 @@
+/* The registry: ids, making, finding, removing, renaming, telling. */
+#include "tests/unit/core_fixture.h"
+
+#include "core/buf.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static void ids_are_checked(void **state)
+{
+    static const struct {
+        const char *id;
+        bool valid;
+    } cases[] = {
+        {"a", true},
+        {"A9._-z", true},
+        {"0123456789012345678901234567890123456789012345678901234567890123",
+         true},
+        {"01234567890123456789012345678901234567890123456789012345678901234",
+         false},
+        {"", false},
+        {".", false},
+        {"..", false},
+        {".a", false},
+        {"-a", false},
+        {"_a", false},
+        {"a/b", false},
+        {"a b", false},
+        {"a\n", false},
+        {"\303\244", false},
+        {"a'", false},
+    };
+    struct fixture *fixture = *state;
+
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        struct session *session = NULL;
+        struct err err = ERR_INIT;
+        int rc;
+
+        assert_int_equal(session_id_valid(cases[i].id), cases[i].valid);
+        rc = registry_create(fixture->registry, cases[i].id, &me, NULL, &err);
+        assert_int_equal(rc, cases[i].valid ? 0 : -EINVAL);
+        rc = registry_find(fixture->registry, cases[i].id, &session, &err);
+        assert_int_equal(rc, cases[i].valid ? 0 : -ENOENT);
+        session_unref(session);
+    }
+}
+
+static void an_id_is_there_once(void **state)
+{
+    struct fixture *fixture = *state;
+    struct session *session = fixture_create(fixture, "a");
+    struct err err = ERR_INIT;
+
+    assert_int_equal(registry_create(fixture->registry, "a", &me, NULL, &err),
+                     -EEXIST);
+    assert_int_equal(registry_count(fixture->registry), 1);
+    session_unref(session);
+}
+
+static void a_found_session_is_the_same_object(void **state)
+{
+    struct session *session = fixture_create(*state, "a");
+    struct session *again = fixture_find(*state, "a");
+
+    assert_ptr_equal(session, again);
+    session_unref(session);
+    session_unref(again);
+}
+
+static void a_removed_session_takes_its_output_along(void **state)
+{
+    struct fixture *fixture = *state;
+    struct session *session = fixture_create(fixture, "a");
+    struct exec_info info;
+    struct err err = ERR_INIT;
+    struct exec *exec = NULL;
+    struct result result;
+    uint64_t number = session_number(session);
+    char path[128];
+
+    fixture_exec(session, "o:x", &info);
+    assert_int_equal(registry_remove(fixture->registry, "a", &me, &err),
+                     -ENOTEMPTY);
+    assert_int_equal(fixture_destroy(session), 0);
+    err_clear(&err);
+    assert_int_equal(registry_remove(fixture->registry, "a", &me, &err), 0);
+    assert_true(session_gone(session));
+    assert_int_equal(registry_find(fixture->registry, "a", &session, &err),
+                     -ENOENT);
+    assert_int_equal(exec_submit(session, "x", 1, &me, &exec, &err), -ENOENT);
+    result_init(&result);
+    session_ensure(session, false, &me, result_fill, &result);
+    assert_int_equal(result_wait(&result), -ENOENT);
+    (void)snprintf(path, sizeof(path), "%s/sessions/%llu", fixture->dir,
+                   (unsigned long long)number);
+    assert_int_equal(access(path, F_OK), -1);
+    (void)snprintf(path, sizeof(path), "%s/trash/%llu", fixture->dir,
+                   (unsigned long long)number);
+    fixture_until(access(path, F_OK) < 0);
+    session_unref(session);
+    session = fixture_create(fixture, "a");
+    assert_true(session_number(session) > number);
+    session_unref(session);
+}
+
+static void a_busy_session_is_not_removed(void **state)
+{
+    struct fixture *fixture = *state;
+    struct session *session = fixture_create(fixture, "a");
+    struct result result;
+    struct err err = ERR_INIT;
+
+    result_init(&result);
+    engine_hold(ENGINE_CREATE, true);
+    session_ensure(session, false, &me, result_fill, &result);
+    assert_true(registry_remove(fixture->registry, "a", &me, &err) < 0);
+    engine_hold(ENGINE_CREATE, false);
+    assert_int_equal(result_wait(&result), 0);
+    assert_false(session_gone(session));
+    session_unref(session);
+}
+
+static void a_rename_keeps_the_session(void **state)
+{
+    struct fixture *fixture = *state;
+    struct session *session = fixture_create(fixture, "a");
+    struct session *other = fixture_create(fixture, "c");
+    struct session *found;
+    struct err err = ERR_INIT;
+    char id[SESSION_ID_SIZE];
+    char *events;
+
+    assert_int_equal(registry_rename(fixture->registry, "a", "b/", &me, &err),
+                     -EINVAL);
+    assert_int_equal(registry_rename(fixture->registry, "a", "c", &me, &err),
+                     -ENOTEMPTY);
+    assert_int_equal(registry_rename(fixture->registry, "x", "y", &me, &err),
+                     -ENOENT);
+    err_clear(&err);
+    assert_int_equal(registry_rename(fixture->registry, "a", "b", &me, &err),
+                     0);
+    session_id(session, id);
+    assert_string_equal(id, "b");
+    found = fixture_find(fixture, "b");
+    assert_ptr_equal(found, session);
+    events = fixture_events(session);
+    assert_non_null(strstr(events, "{\"from\":\"a\",\"to\":\"b\"}"));
+    free(events);
+    session_unref(found);
+    session_unref(other);
+    session_unref(session);
+}
+
+struct walk {
+    uint64_t last;
+    unsigned count;
+    unsigned most;
+};
+
+static bool step(void *arg, uint64_t number, const char *id)
+{
+    struct walk *walk = arg;
+
+    assert_true(number > walk->last);
+    assert_true(session_id_valid(id));
+    walk->last = number;
+    return ++walk->count < walk->most;
+}
+
+static void all_sessions_are_told_once_in_order(void **state)
+{
+    struct fixture *fixture = *state;
+    struct walk all = {0, 0, 1000};
+    struct walk some = {0, 0, 70};
+    struct err err = ERR_INIT;
+
+    for (int i = 0; i < 150; i++) {
+        char id[16];
+
+        (void)snprintf(id, sizeof(id), "s%d", i);
+        assert_int_equal(
+            registry_create(fixture->registry, id, &me, NULL, &err), 0);
+    }
+    assert_int_equal(registry_each(fixture->registry, 0, step, &all, &err), 0);
+    assert_int_equal(all.count, 150);
+    assert_int_equal(registry_each(fixture->registry, 0, step, &some, &err), 0);
+    assert_int_equal(some.count, 70);
+    some.most = 1000;
+    assert_int_equal(
+        registry_each(fixture->registry, some.last, step, &some, &err), 0);
+    assert_int_equal(some.count, 150);
+}
+
+static void failures_are_lines_that_names_cannot_forge(void **state)
+{
+    struct fixture *fixture = *state;
+    struct session *session = fixture_create(fixture, "a");
+    struct buf text = BUF_INIT(64 * 1024);
+    struct err err = ERR_INIT;
+    struct err why = ERR_INIT;
+
+    (void)err_set(&why, ENOSPC, "first\nsecond");
+    registry_fail(fixture->registry, "mkdir", "a\n\"\377", &me, &why);
+    assert_int_equal(registry_errors(fixture->registry, &text, &err), 0);
+    assert_non_null(strstr(buf_str(&text),
+                           "Z mkdir \"a\\n\\\"\\377\" 4242 ENOSPC "
+                           "first?second\n"));
+    buf_done(&text);
+    session_fail(session, "exec", 3, NULL, &me, &why);
+    session_fail(session, "pause", 0, NULL, &me, &why);
+    assert_int_equal(session_errors(session, &text, &err), 0);
+    assert_non_null(strstr(buf_str(&text), "Z exec 3 4242 ENOSPC "));
+    assert_non_null(strstr(buf_str(&text), "Z pause - 4242 ENOSPC "));
+    buf_done(&text);
+    session_unref(session);
+}
+
+static void everything_is_there_after_a_restart(void **state)
+{
+    struct fixture *fixture = *state;
+    struct session *session = fixture_create(fixture, "a");
+    uint64_t number = session_number(session);
+
+    assert_int_equal(fixture_ensure(session, false), 0);
+    session_unref(session);
+    fixture_close(fixture);
+    /* Paused at the end, and the other provider is now the default one. */
+    fixture_open(fixture, "remote");
+    session = fixture_find(fixture, "a");
+    assert_int_equal(session_number(session), number);
+    assert_int_equal(session_status(session), SESSION_PAUSED);
+    assert_int_equal(fixture_ensure(session, false), 0);
+    assert_int_equal(engine_calls(ENGINE_CREATE), 1);
+    session_unref(session);
+}
+
+static void an_engine_that_fails_to_open_is_told(void **state)
+{
+    struct fixture *fixture = *state;
+    static const struct provider_ops *const none[] = {NULL};
+    static const struct provider_ops *const local[] = {&engine_local, NULL};
+    struct registry_config config = {
+        .state_dir = fixture->dir,
+        .provider = "local",
+        .loop = fixture->loop,
+    };
+    struct registry *registry = NULL;
+    struct err err = ERR_INIT;
+
+    fixture_close(fixture);
+    assert_int_equal(registry_open(&config, none, &registry, &err), -ENOENT);
+    assert_non_null(strstr(err.msg, "'local' is not registered"));
+    engine_fail(ENGINE_OPEN, EACCES);
+    assert_int_equal(registry_open(&config, local, &registry, &err), -EACCES);
+    assert_null(registry);
+    engine_fail(ENGINE_OPEN, 0);
+    fixture_open(fixture, "local");
+}
+
+static void a_stuck_engine_does_not_hold_up_the_end(void **state)
+{
+    struct fixture *fixture = *state;
+    struct session *session = fixture_create(fixture, "a");
+    struct session *other = fixture_create(fixture, "b");
+    struct result result;
+
+    assert_int_equal(fixture_ensure(other, false), 0);
+    engine_hold(ENGINE_CREATE, true);
+    result_init(&result);
+    session_ensure(session, false, &me, result_fill, &result);
+    fixture_until(engine_calls(ENGINE_CREATE) == 2);
+    session_unref(session);
+    session_unref(other);
+    registry_close(fixture->registry, 300);
+    assert_int_equal(result_wait(&result), -ECANCELED);
+    assert_int_equal(engine_calls(ENGINE_PAUSE), 1);
+    engine_hold(ENGINE_CREATE, false);
+    /* What the cut-off create may have made is deleted by the next start. */
+    fixture_open(fixture, "local");
+    session = fixture_find(fixture, "a");
+    fixture_until(session_status(session) == SESSION_ABSENT);
+    session_unref(session);
+}
+
+int main(void)
+{
+#define T(name)                                                                \
+    cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
+    const struct CMUnitTest tests[] = {
+        T(ids_are_checked),
+        T(an_id_is_there_once),
+        T(a_found_session_is_the_same_object),
+        T(a_removed_session_takes_its_output_along),
+        T(a_busy_session_is_not_removed),
+        T(a_rename_keeps_the_session),
+        T(all_sessions_are_told_once_in_order),
+        T(failures_are_lines_that_names_cannot_forge),
+        T(everything_is_there_after_a_restart),
+        T(an_engine_that_fails_to_open_is_told),
+        T(a_stuck_engine_does_not_hold_up_the_end),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

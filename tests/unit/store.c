@@ -1,0 +1,346 @@
+/* The store alone: modes, the lock, generations, events as a file. */
+#include "tests/cmocka.h"
+
+#include "core/buf.h"
+#include "core/store.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static const struct caller caller = {.uid = 7, .gid = 8, .pid = 9};
+
+struct place {
+    char dir[64];
+    struct store *store;
+};
+
+static void reopen(struct place *place)
+{
+    struct err err = ERR_INIT;
+
+    store_close(place->store);
+    place->store = NULL;
+    if (store_open(place->dir, &place->store, &err) < 0) {
+        fail_msg("%s", err.msg);
+    }
+}
+
+static int setup(void **state)
+{
+    struct place *place = calloc(1, sizeof(*place));
+
+    assert_non_null(place);
+    strcpy(place->dir, "/tmp/sessionfs-store-XXXXXX");
+    assert_non_null(mkdtemp(place->dir));
+    reopen(place);
+    *state = place;
+    return 0;
+}
+
+static int remove_entry(const char *path, const struct stat *st, int type,
+                        struct FTW *ftw)
+{
+    (void)st;
+    (void)type;
+    (void)ftw;
+    return remove(path);
+}
+
+static int teardown(void **state)
+{
+    struct place *place = *state;
+
+    store_close(place->store);
+    (void)nftw(place->dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+    free(place);
+    return 0;
+}
+
+static uint64_t add(struct place *place, const char *id)
+{
+    uint64_t number = 0;
+    struct err err = ERR_INIT;
+
+    assert_int_equal(store_session_add(place->store, id, "{\"provider\":\"p\"}",
+                                       &caller, &number, &err),
+                     0);
+    return number;
+}
+
+static mode_t mode_of(const struct place *place, const char *name)
+{
+    char path[128];
+    struct stat st;
+
+    (void)snprintf(path, sizeof(path), "%s/%s", place->dir, name);
+    assert_int_equal(stat(path, &st), 0);
+    return st.st_mode & 07777;
+}
+
+static void files_are_private_whatever_the_umask(void **state)
+{
+    static const mode_t masks[] = {0, 022, 0777};
+    static const char *const names[] = {"state.db", "state.db-wal",
+                                        "state.db-shm", "lock"};
+
+    for (size_t i = 0; i < ARRAY_SIZE(masks); i++) {
+        struct place *place = NULL;
+        mode_t old = umask(masks[i]);
+        void *own = NULL;
+
+        assert_int_equal(setup(&own), 0);
+        place = own;
+        (void)add(place, "a");
+        (void)umask(old);
+        assert_int_equal(mode_of(place, "."), 0700);
+        for (size_t k = 0; k < ARRAY_SIZE(names); k++) {
+            assert_int_equal(mode_of(place, names[k]), 0600);
+        }
+        assert_int_equal(teardown(&own), 0);
+    }
+    (void)state;
+}
+
+static void a_directory_of_others_is_not_taken(void **state)
+{
+    const struct place *place = *state;
+    char dir[128];
+    char file[160];
+    struct store *store = NULL;
+    struct err err = ERR_INIT;
+    int fd;
+
+    (void)snprintf(dir, sizeof(dir), "%s/open", place->dir);
+    (void)snprintf(file, sizeof(file), "%s/theirs", dir);
+    assert_int_equal(mkdir(dir, 0700), 0);
+    fd = open(file, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+    assert_true(fd >= 0);
+    (void)close(fd);
+    assert_int_equal(chmod(dir, 0777), 0);
+    assert_int_equal(store_open(dir, &store, &err), -EPERM);
+    assert_int_equal(unlink(file), 0);
+    err_clear(&err);
+    assert_int_equal(store_open(dir, &store, &err), 0);
+    store_close(store);
+}
+
+static void a_second_holder_is_told_the_pid_of_the_first(void **state)
+{
+    const struct place *place = *state;
+    struct store *store = NULL;
+    struct err err = ERR_INIT;
+    char pid[32];
+
+    (void)snprintf(pid, sizeof(pid), "process %d", (int)getpid());
+    assert_int_equal(store_open(place->dir, &store, &err), -EBUSY);
+    assert_non_null(strstr(err.msg, pid));
+}
+
+static void a_holder_that_is_unmounting_is_waited_for(void **state)
+{
+    struct place *place = *state;
+    struct store *store = NULL;
+    struct err err = ERR_INIT;
+    int status;
+    pid_t child;
+
+    store_close(place->store);
+    place->store = NULL;
+    child = fork();
+    if (child == 0) {
+        if (store_open(place->dir, &store, &err) < 0) {
+            _exit(1);
+        }
+        store_closing(store);
+        (void)usleep(1500 * 1000);
+        _exit(0); /* Lets the lock go. */
+    }
+    (void)usleep(200 * 1000);
+    assert_int_equal(store_open(place->dir, &place->store, &err), 0);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
+static void a_database_of_a_later_version_is_refused(void **state)
+{
+    struct place *place = *state;
+    struct err err = ERR_INIT;
+    struct store *store = NULL;
+    char path[128];
+    unsigned char version[4] = {0, 0, 0, 99};
+    int fd;
+
+    /* user_version lies at offset 60 of the file. */
+    store_close(place->store);
+    place->store = NULL;
+    (void)snprintf(path, sizeof(path), "%s/state.db", place->dir);
+    fd = open(path, O_WRONLY | O_CLOEXEC);
+    assert_true(fd >= 0);
+    assert_int_equal(pwrite(fd, version, 4, 60), 4);
+    (void)close(fd);
+    assert_int_equal(store_open(place->dir, &store, &err), -EPROTONOSUPPORT);
+}
+
+static void numbers_are_never_used_twice(void **state)
+{
+    struct place *place = *state;
+    uint64_t first = add(place, "a");
+    struct err err = ERR_INIT;
+
+    assert_int_equal(store_session_remove(place->store, first, &err), 0);
+    reopen(place);
+    assert_true(add(place, "a") > first);
+}
+
+static void an_old_generation_is_refused(void **state)
+{
+    struct place *place = *state;
+    uint64_t number = add(place, "a");
+    struct store_state record = {.status = SESSION_RUNNING, .generation = 1};
+    struct store_state read;
+    struct err err = ERR_INIT;
+
+    record.instance.external_id = strdup("box");
+    assert_int_equal(
+        store_state_save(place->store, number, 0, &record, NULL, &err), 0);
+    record.generation = 2;
+    assert_int_equal(
+        store_state_save(place->store, number, 0, &record, NULL, &err),
+        -ESTALE);
+    assert_int_equal(store_state_remove(place->store, number, 0, NULL, &err),
+                     -ESTALE);
+    assert_int_equal(store_session_remove(place->store, number, &err),
+                     -ENOTEMPTY);
+    reopen(place);
+    assert_int_equal(store_state_load(place->store, number, &read, &err), 0);
+    assert_int_equal(read.generation, 1);
+    assert_int_equal(read.status, SESSION_RUNNING);
+    assert_string_equal(read.instance.external_id, "box");
+    assert_null(read.instance.metadata);
+    store_state_done(&read);
+    assert_int_equal(store_state_remove(place->store, number, 1, NULL, &err),
+                     0);
+    assert_int_equal(store_state_load(place->store, number, &read, &err),
+                     -ENOENT);
+    store_state_done(&record);
+}
+
+static void events_read_as_one_file_from_any_offset(void **state)
+{
+    struct place *place = *state;
+    uint64_t number = add(place, "a");
+    uint64_t other = add(place, "b");
+    struct store_event event = {.name = "test", .caller = &caller};
+    struct err err = ERR_INIT;
+    char whole[8192];
+    char part[64];
+    ssize_t size;
+
+    for (unsigned i = 0; i < 20; i++) {
+        event.exec = i;
+        event.detail = i % 2 ? "{\"x\":1}" : NULL;
+        assert_int_equal(
+            store_event_add(place->store, i % 3 ? number : other, &event, &err),
+            0);
+    }
+    size =
+        store_events_read(place->store, number, 0, whole, sizeof(whole), &err);
+    assert_true(size > 0);
+    assert_int_equal(store_events_size(place->store, number), size);
+    for (ssize_t at = 0; at <= size + 1; at += 1) {
+        size_t left = at < size ? (size_t)(size - at) : 0;
+        size_t want = left < sizeof(part) ? left : sizeof(part);
+
+        assert_int_equal(store_events_read(place->store, number, (uint64_t)at,
+                                           part, sizeof(part), &err),
+                         want);
+        assert_memory_equal(part, whole + at, want);
+    }
+    whole[size] = '\0';
+    assert_non_null(strstr(whole, "\"seq\":1,\"event\":\"session.created\","
+                                  "\"uid\":7,\"pid\":9,\"detail\":{}}\n"));
+    assert_non_null(strstr(whole, "\"seq\":2,\"event\":\"test\",\"exec\":1,"
+                                  "\"uid\":7,\"pid\":9,"
+                                  "\"detail\":{\"x\":1}}\n"));
+}
+
+static void the_last_twenty_failures_are_kept(void **state)
+{
+    struct place *place = *state;
+    struct buf text = BUF_INIT(4096);
+    struct err err = ERR_INIT;
+
+    for (int i = 0; i < 25; i++) {
+        char line[16];
+        int n = snprintf(line, sizeof(line), "line %d\n", i);
+
+        assert_int_equal(
+            store_failure_add(place->store, 0, line, (size_t)n, &err), 0);
+        assert_int_equal(
+            store_failure_add(place->store, 5, line, (size_t)n, &err), 0);
+    }
+    assert_int_equal(store_failures(place->store, 0, &text, &err), 0);
+    assert_memory_equal(buf_str(&text), "line 5\n", 7);
+    assert_string_equal(buf_str(&text) + text.size - 8, "line 24\n");
+    buf_done(&text);
+}
+
+static void open_commands_are_lost_at_the_next_start(void **state)
+{
+    struct place *place = *state;
+    uint64_t number = add(place, "a");
+    struct exec_info infos[3];
+    struct store_event event = {.name = "exec.ended", .caller = &caller};
+    struct err err = ERR_INIT;
+    struct exec_info read;
+
+    for (unsigned i = 0; i < 3; i++) {
+        assert_int_equal(store_exec_add(place->store, number, "x", 1, &caller,
+                                        &infos[i], &err),
+                         0);
+        assert_int_equal(infos[i].n, i + 1);
+    }
+    infos[0].status = EXEC_EXITED;
+    infos[0].has_exit_code = true;
+    infos[0].exit_code = 5;
+    infos[1].status = EXEC_RUNNING;
+    for (unsigned i = 0; i < 2; i++) {
+        assert_int_equal(
+            store_exec_save(place->store, number, &infos[i], &event, &err), 0);
+    }
+    reopen(place);
+    assert_int_equal(store_exec_lose_all(place->store, &err), 0);
+    for (unsigned i = 0; i < 3; i++) {
+        assert_int_equal(
+            store_exec_load(place->store, number, i + 1, &read, &err), 0);
+        assert_int_equal(read.status, i ? EXEC_LOST : EXEC_EXITED);
+        assert_int_equal(read.has_exit_code, i == 0);
+        assert_int_equal(read.err.code, i ? ESTALE : 0);
+    }
+}
+
+int main(void)
+{
+#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        T(files_are_private_whatever_the_umask),
+        T(a_directory_of_others_is_not_taken),
+        T(a_second_holder_is_told_the_pid_of_the_first),
+        T(a_holder_that_is_unmounting_is_waited_for),
+        T(a_database_of_a_later_version_is_refused),
+        T(numbers_are_never_used_twice),
+        T(an_old_generation_is_refused),
+        T(events_read_as_one_file_from_any_offset),
+        T(the_last_twenty_failures_are_kept),
+        T(open_commands_are_lost_at_the_next_start),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
