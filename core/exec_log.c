@@ -28,7 +28,7 @@ struct extent {
 };
 
 struct exec_log {
-    char *path; /* Without its ending. */
+    char *path;        /* Without its ending. */
     struct mutex lock; /* Of all GUARDED members below. */
     struct extent extent GUARDED;
     bool loaded GUARDED; /* extent is known. */
