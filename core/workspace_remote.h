@@ -1,0 +1,172 @@
+/*
+ * Inside of the tree over a provider's file calls. Private to
+ * core/workspace_remote*.c.
+ *
+ * The small version: nothing is cached and nothing staged. Each function is
+ * one call of the provider, or two where POSIX asks for more than its calls
+ * give, and what was written is with the engine. A node is a path: a rename
+ * through us moves it with all below it. What the engine renames by itself is
+ * gone under the old path and found under the new one. A file that is removed
+ * or replaced while it is open can no longer be reached: -ESTALE. All files
+ * are shown as the mounting user's, since no call tells the default user.
+ */
+#ifndef SESSIONFS_WORKSPACE_REMOTE_H
+#define SESSIONFS_WORKSPACE_REMOTE_H
+
+#include "core/workspace_impl.h"
+
+enum {
+    REMOTE_PATH_SIZE = 4096
+};
+
+struct remote_node {
+    struct ws_node base;
+    mode_t type;
+
+    /* By the tree's lock. */
+    struct remote_node *next;
+    struct remote_node *parent; /* Referenced; NULL: the root. */
+    char *name;
+    bool gone; /* Removed or replaced: not in the table. */
+};
+
+struct remote {
+    struct workspace base;
+    struct provider *provider;
+    const struct provider_files *files;
+    struct sandbox sandbox; /* All in it is owned. */
+    struct instance instance;
+    uid_t uid;
+    gid_t gid;
+    struct remote_node root;
+
+    /* By base.lock. */
+    struct remote_node **buckets;
+    size_t n_buckets; /* A power of two. */
+    size_t n_nodes;
+    bool appending; /* Somebody finds the end of a file and writes there. */
+    struct cond turn;
+};
+
+struct remote_file {
+    struct ws_file base; /* First. */
+    int flags;
+};
+
+/** @param ws a remote tree @return its object */
+struct remote *remote_of(struct workspace *ws);
+/** @param node of a remote tree @return its object */
+struct remote_node *remote_node_of(struct ws_node *node);
+/** @param node a node @return its tree */
+struct remote *remote_tree(const struct remote_node *node);
+
+/** A path as the provider takes it. */
+struct remote_path {
+    char text[REMOTE_PATH_SIZE];
+};
+
+/* ---- Nodes: workspace_remote_nodes.c ---- */
+
+/** @param r its table is made @return 0 or -ENOMEM */
+MUST_USE int remote_nodes_init(struct remote *r);
+/** @param r its table is freed */
+void remote_nodes_done(struct remote *r);
+
+/**
+ * The path of a node, or of a name below it.
+ *
+ * @param node a node
+ * @param name below it, or NULL
+ * @param out  written on success
+ * @param err  filled on failure
+ * @return 0, -ESTALE when it is gone, -ENAMETOOLONG
+ */
+MUST_USE int remote_path(struct remote_node *node, const char *name,
+                         struct remote_path *out, struct err *err);
+
+/**
+ * Finds or makes the node of a file that the engine has told of.
+ *
+ * @param dir  its directory
+ * @param name its name
+ * @param attr as the engine told it; changed to what the mount shows
+ * @param out  the node with a reference, on success
+ * @param err  filled on failure
+ * @return 0, -EIO for attributes that make no sense, -ENOMEM
+ */
+MUST_USE int remote_node_meet(struct remote_node *dir, const char *name,
+                              struct stat *attr, struct ws_node **out,
+                              struct err *err);
+
+/**
+ * Turns the attributes that an engine told into what the mount shows.
+ *
+ * @param node whose
+ * @param attr changed in place
+ * @param err  filled on failure
+ * @return 0, -EIO for attributes that make no sense
+ */
+MUST_USE int remote_show(const struct remote_node *node, struct stat *attr,
+                         struct err *err);
+
+/**
+ * The inode number that is shown for a name.
+ *
+ * @param dir  its directory
+ * @param name its name
+ * @param ino  what the engine told, 0: nothing
+ */
+uint64_t remote_ino(struct remote_node *dir, const char *name, uint64_t ino);
+
+/** @param dir a directory @param name that was removed in it */
+void remote_node_removed(struct remote_node *dir, const char *name);
+
+/** @param move that was done */
+void remote_node_moved(const struct ws_move *move);
+
+/** @param node a node @return the directories between the root and it */
+unsigned remote_depth(struct remote_node *node);
+
+void remote_node_unhash(struct ws_node *node);
+void remote_node_free(struct ws_node *node);
+
+/* ---- Calls: workspace_remote.c ---- */
+
+/**
+ * Ends a call of the provider.
+ *
+ * @param r   the tree
+ * @param rc  what the slot returned
+ * @param err filled here where the slot forgot to
+ * @return rc
+ */
+ssize_t remote_end(struct remote *r, ssize_t rc, struct err *err);
+
+/* ---- Open files and directories: workspace_remote_files.c ---- */
+
+int remote_open(struct ws_node *node, int flags, const struct ws_ctx *ctx,
+                struct ws_file **out, struct err *err);
+ssize_t remote_read(struct ws_file *file, void *out, size_t size, off_t offset,
+                    const struct ws_ctx *ctx, struct err *err);
+ssize_t remote_write(struct ws_file *file, const void *data, size_t size,
+                     off_t offset, const struct ws_ctx *ctx, struct err *err);
+int remote_fsync(struct ws_file *file, bool data_only, const struct ws_ctx *ctx,
+                 struct err *err);
+int remote_fallocate(struct ws_file *file, int mode, off_t offset, off_t size,
+                     const struct ws_ctx *ctx, struct err *err);
+off_t remote_lseek(struct ws_file *file, off_t offset, int whence,
+                   const struct ws_ctx *ctx, struct err *err);
+ssize_t remote_copy_range(struct ws_file *in, off_t in_offset,
+                          struct ws_file *out, off_t out_offset, size_t size,
+                          const struct ws_ctx *ctx, struct err *err);
+int remote_file_fd(const struct ws_file *file);
+void remote_close(struct ws_file *file);
+int remote_opendir(struct ws_node *node, const struct ws_ctx *ctx,
+                   struct ws_dir **out, struct err *err);
+int remote_readdir(struct ws_dir *dir, off_t offset, ws_entry_fn *fn, void *arg,
+                   const struct ws_ctx *ctx, struct err *err);
+int remote_fsyncdir(struct ws_dir *dir, bool data_only,
+                    const struct ws_ctx *ctx, struct err *err);
+void remote_closedir(struct ws_dir *dir);
+
+#endif
