@@ -151,8 +151,9 @@ static bool add_name(void *arg, const char *name, const struct stat *attr,
 
 static int prepare(struct wcall *call, struct err *err)
 {
-    /* The smallest entry of readdirplus is larger than this. */
-    const size_t most = call->size / sizeof(struct fuse_entry_param) + 1;
+    const size_t least =
+        fuse_add_direntry_plus(call->req, NULL, 0, "", NULL, 0);
+    const size_t most = call->size / least + 1;
 
     call->out = malloc(call->size);
     if (call->flags) {
