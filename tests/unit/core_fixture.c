@@ -61,19 +61,15 @@ void fixture_close(struct fixture *fixture)
     fixture->registry = NULL;
 }
 
-int fixture_setup(void **state)
+struct fixture *fixture_new(void)
 {
     struct fixture *fixture = calloc(1, sizeof(*fixture));
-    struct err err = ERR_INIT;
 
     assert_non_null(fixture);
     engine_reset();
     strcpy(fixture->dir, "/tmp/sessionfs-core-XXXXXX");
     assert_non_null(mkdtemp(fixture->dir));
-    assert_int_equal(loop_new(&fixture->loop, &err), 0);
-    fixture_open(fixture, "local");
-    *state = fixture;
-    return 0;
+    return fixture;
 }
 
 static int remove_entry(const char *path, const struct stat *st, int type,
@@ -85,14 +81,30 @@ static int remove_entry(const char *path, const struct stat *st, int type,
     return remove(path);
 }
 
+void fixture_free(struct fixture *fixture)
+{
+    (void)nftw(fixture->dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+    free(fixture);
+}
+
+int fixture_setup(void **state)
+{
+    struct fixture *fixture = fixture_new();
+    struct err err = ERR_INIT;
+
+    assert_int_equal(loop_new(&fixture->loop, &err), 0);
+    fixture_open(fixture, "local");
+    *state = fixture;
+    return 0;
+}
+
 int fixture_teardown(void **state)
 {
     struct fixture *fixture = *state;
 
     fixture_close(fixture);
     loop_free(fixture->loop);
-    (void)nftw(fixture->dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
-    free(fixture);
+    fixture_free(fixture);
     return 0;
 }
 

@@ -21,6 +21,10 @@ struct fixture {
 
 extern const struct caller me;
 
+/* A directory of its own, without a loop and a registry. */
+struct fixture *fixture_new(void);
+void fixture_free(struct fixture *fixture);
+
 /* cmocka set-up and tear-down: an open registry with the provider `local`. */
 int fixture_setup(void **state);
 int fixture_teardown(void **state);
