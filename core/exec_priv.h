@@ -40,9 +40,6 @@ void exec_run(struct exec *exec);
 void exec_end_unrun(struct exec *exec, enum exec_status status,
                     const struct err *err);
 
-/* Records the end, tells everybody. */
-void exec_end(struct exec *exec, struct exec_info *info, bool ran);
-
 /* Wakes the watches that are due. */
 void exec_wake(struct exec *exec);
 

@@ -93,7 +93,10 @@ static void publish_end(struct exec *exec, const struct exec_info *info)
     tell_news(exec);
 }
 
-void exec_end(struct exec *exec, struct exec_info *info, bool ran)
+/* Records the end, lets the queue go on where the command was the current job,
+ * and only then tells everybody: who hears of it may pause the session. */
+static void end(struct exec *exec, struct exec_info *info, bool ran,
+                bool current)
 {
     struct session *session = exec->job.session;
     const struct registry_hooks *hooks = &session->registry->hooks;
@@ -114,12 +117,15 @@ void exec_end(struct exec *exec, struct exec_info *info, bool ran)
     if (ran && hooks->changed) {
         hooks->changed(hooks->arg, session);
     }
+    if (current) {
+        session_job_over(session);
+    }
     publish_end(exec, info);
     set_over(exec);
 }
 
-void exec_end_unrun(struct exec *exec, enum exec_status status,
-                    const struct err *err)
+static void end_unrun(struct exec *exec, enum exec_status status,
+                      const struct err *err, bool current)
 {
     struct registry *registry = exec->job.session->registry;
     struct exec_info info;
@@ -127,21 +133,16 @@ void exec_end_unrun(struct exec *exec, enum exec_status status,
     exec_info(exec, &info);
     info.status = status;
     info.err = *err;
-    exec_end(exec, &info, false);
+    end(exec, &info, false, current);
     exec_closed(exec);
     exec_unref(exec);
     registry_job_end(registry);
 }
 
-/* Ends the session's current command, which did not run. */
-static void give_up(struct exec *exec, enum exec_status status,
+void exec_end_unrun(struct exec *exec, enum exec_status status,
                     const struct err *err)
 {
-    struct session *session = session_ref(exec->job.session);
-
-    exec_end_unrun(exec, status, err);
-    session_job_over(session);
-    session_unref(session);
+    end_unrun(exec, status, err, false);
 }
 
 /* What the engine's answer means. */
@@ -194,8 +195,7 @@ static void checkpoint(struct exec *exec, struct exec_info *info)
 static void finish(void *arg)
 {
     struct exec *exec = arg;
-    struct session *session = session_ref(exec->job.session);
-    struct registry *registry = session->registry;
+    struct registry *registry = exec->job.session->registry;
     struct exec_info info;
 
     exec_info(exec, &info);
@@ -205,11 +205,9 @@ static void finish(void *arg)
         info.status = EXEC_FAILED;
         info.err = exec->log_err;
     }
-    exec_end(exec, &info, true);
+    end(exec, &info, true, true);
     exec_unref(exec);
-    session_job_over(session);
     registry_job_end(registry);
-    session_unref(session);
 }
 
 /* ---- The sink ---- */
@@ -371,9 +369,9 @@ static void run(struct exec *exec)
     }
     if (is_cancelled(exec)) {
         err_clear(&err);
-        give_up(exec, EXEC_KILLED, &err);
+        end_unrun(exec, EXEC_KILLED, &err, true);
     } else {
-        give_up(exec, EXEC_FAILED, &err);
+        end_unrun(exec, EXEC_FAILED, &err, true);
     }
 }
 

@@ -5,6 +5,7 @@
 #include "core/registry_priv.h"
 #include "core/session_priv.h"
 
+#include <errno.h>
 #include <string.h>
 
 struct sandbox session_sandbox(struct session *session,
@@ -63,12 +64,33 @@ static uint64_t generation_of(struct session *session)
     return generation;
 }
 
+static int check_size(const char *name, const char *text, struct err *err)
+{
+    size_t size = text ? strlen(text) : 0;
+
+    return size > PROVIDER_STATE_MAX
+               ? err_set(err, EPROTO, "sandbox %s is %zu bytes; maximum is %d",
+                         name, size, PROVIDER_STATE_MAX)
+               : 0;
+}
+
+static int check_instance(const struct instance *instance, struct err *err)
+{
+    int rc = check_size("provider_state", instance->provider_state, err);
+
+    return rc < 0 ? rc : check_size("metadata", instance->metadata, err);
+}
+
 int session_record_put(struct session *session, struct store_state *state,
                        const struct store_event *event, struct err *err)
 {
     struct store_state old;
     int rc;
 
+    rc = check_instance(&state->instance, err);
+    if (rc < 0) {
+        return rc;
+    }
     state->updated_us = clock_wall_us();
     rc = store_state_save(session->registry->store, session->number,
                           generation_of(session), state, event, err);

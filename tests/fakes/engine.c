@@ -22,6 +22,7 @@ static struct {
     atomic_int state;
     atomic_bool replace;
     atomic_bool gate;
+    atomic_size_t metadata;
     atomic_uint made;
     atomic_uint commands; /* Threads of commands that live. */
 } engine;
@@ -36,6 +37,7 @@ void engine_reset(void)
     atomic_store(&engine.state, PROVIDER_LOST);
     atomic_store(&engine.replace, false);
     atomic_store(&engine.gate, false);
+    atomic_store(&engine.metadata, 0);
 }
 
 void engine_fail(enum engine_slot slot, int code)
@@ -61,6 +63,11 @@ void engine_set_state(enum provider_state state)
 void engine_replace_at_resume(bool replace)
 {
     atomic_store(&engine.replace, replace);
+}
+
+void engine_set_metadata(size_t size)
+{
+    atomic_store(&engine.metadata, size);
 }
 
 void engine_open_gate(void)
@@ -141,6 +148,28 @@ static int set_external_id(struct sandbox *sandbox, struct err *err)
     return 0;
 }
 
+/* A JSON text of the size that is asked for. */
+static int set_metadata(struct sandbox *sandbox, struct err *err)
+{
+    size_t size = atomic_load(&engine.metadata);
+    char *text;
+
+    if (!size) {
+        return 0;
+    }
+    text = malloc(size + 1);
+    if (!text) {
+        return err_set(err, ENOMEM, "out of memory");
+    }
+    memset(text, 'm', size);
+    text[0] = '"';
+    text[size - 1] = '"';
+    text[size] = '\0';
+    free(sandbox->instance->metadata);
+    sandbox->instance->metadata = text;
+    return 0;
+}
+
 static int engine_create(struct provider *provider, struct sandbox *sandbox,
                          const struct limits *limits, struct err *err)
 {
@@ -149,6 +178,9 @@ static int engine_create(struct provider *provider, struct sandbox *sandbox,
     (void)provider;
     if (rc == 0) {
         rc = set_external_id(sandbox, err);
+    }
+    if (rc == 0) {
+        rc = set_metadata(sandbox, err);
     }
     if (rc == 0) {
         atomic_store(&engine.state, PROVIDER_RUNNING);
@@ -223,9 +255,14 @@ static int engine_checkpoint(struct provider *provider, struct sandbox *sandbox,
 static int engine_root(struct provider *provider, const struct sandbox *sandbox,
                        struct provider_root *out, struct err *err)
 {
-    int fd = open(sandbox->dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    int code = atomic_load(&engine.fail[ENGINE_ROOT]);
+    int fd;
 
     (void)provider;
+    if (code) {
+        return err_set(err, code, "the engine fails on purpose");
+    }
+    fd = open(sandbox->dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) {
         return err_errno(err, "open the root");
     }

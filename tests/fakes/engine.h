@@ -24,6 +24,7 @@ enum engine_slot {
     ENGINE_STATUS,
     ENGINE_EXEC,
     ENGINE_CHECKPOINT,
+    ENGINE_ROOT,
     ENGINE_SLOTS,
 };
 
@@ -44,6 +45,8 @@ unsigned engine_calls(enum engine_slot slot);
 void engine_set_state(enum provider_state state);
 /* resume gives another external id. */
 void engine_replace_at_resume(bool replace);
+/* create tells metadata of that many bytes. */
+void engine_set_metadata(size_t size);
 /* Commands that wait at a gate go on, also those that come there later. */
 void engine_open_gate(void);
 

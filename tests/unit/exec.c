@@ -164,9 +164,22 @@ static void life_waits_for_no_command_but_is_refused(void **state)
     assert_int_equal(info.status, EXEC_RUNNING);
     engine_open_gate();
     fixture_wait_exec(second, &info);
-    fixture_until(fixture_pause(session) == 0);
+    assert_int_equal(fixture_pause(session), 0);
     exec_unref(first);
     exec_unref(second);
+    session_unref(session);
+}
+
+static void a_session_can_be_paused_once_its_command_has_ended(void **state)
+{
+    struct session *session = fixture_create(*state, "a");
+
+    for (int i = 0; i < 50; i++) {
+        struct exec_info info;
+
+        fixture_exec(session, "o:x", &info);
+        assert_int_equal(fixture_pause(session), 0);
+    }
     session_unref(session);
 }
 
@@ -519,6 +532,7 @@ int main(void)
         T(a_command_is_kept_as_it_was_written),
         T(commands_run_one_after_another),
         T(life_waits_for_no_command_but_is_refused),
+        T(a_session_can_be_paused_once_its_command_has_ended),
         T(a_cancelled_command_in_the_queue_never_runs),
         T(a_cancelled_running_command_ends),
         T(a_command_cancelled_while_its_sandbox_starts_never_runs),

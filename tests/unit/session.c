@@ -185,6 +185,19 @@ static void a_failed_create_leaves_nothing(void **state)
     session_unref(session);
 }
 
+static void an_instance_that_is_too_large_is_not_kept(void **state)
+{
+    struct session *session = fixture_create(*state, "a");
+
+    engine_set_metadata(PROVIDER_STATE_MAX + 1);
+    assert_int_equal(fixture_ensure(session, false), -EPROTO);
+    assert_int_equal(session_status(session), SESSION_ABSENT);
+    assert_int_equal(engine_calls(ENGINE_DESTROY), 1);
+    engine_set_metadata(PROVIDER_STATE_MAX);
+    assert_int_equal(fixture_ensure(session, false), 0);
+    session_unref(session);
+}
+
 static void an_unconfirmed_deletion_is_tried_again_and_named(void **state)
 {
     struct fixture *fixture = *state;
@@ -327,6 +340,51 @@ static void data_of_a_paused_one_wakes_only_where_it_must(void **state)
     session_unref(session);
 }
 
+static void a_tree_that_cannot_be_had_locks_nobody_out(void **state)
+{
+    struct session *session = fixture_create(*state, "a");
+    struct visit visit;
+
+    assert_int_equal(fixture_ensure(session, false), 0);
+    engine_fail(ENGINE_ROOT, EMFILE);
+    enter(session, SESSION_READ, &visit);
+    assert_int_equal(result_wait(&visit.result), -EMFILE);
+    engine_fail(ENGINE_ROOT, 0);
+    assert_int_equal(fixture_pause(session), 0);
+    enter(session, SESSION_READ, &visit);
+    assert_int_equal(result_wait(&visit.result), 0);
+    ws_unref(visit.tree);
+    session_files_leave(session);
+    session_unref(session);
+}
+
+static void an_instance_keeps_its_tree_and_a_new_one_has_another(void **state)
+{
+    struct session *session = fixture_create(*state, "a");
+    struct visit first;
+    struct visit second;
+    struct visit third;
+
+    enter(session, SESSION_WRITE, &first);
+    assert_int_equal(result_wait(&first.result), 0);
+    session_files_leave(session);
+    assert_int_equal(fixture_pause(session), 0);
+    assert_int_equal(fixture_ensure(session, false), 0);
+    enter(session, SESSION_WRITE, &second);
+    assert_int_equal(result_wait(&second.result), 0);
+    session_files_leave(session);
+    assert_ptr_equal(first.tree, second.tree);
+    assert_int_equal(fixture_destroy(session), 0);
+    enter(session, SESSION_WRITE, &third);
+    assert_int_equal(result_wait(&third.result), 0);
+    session_files_leave(session);
+    assert_ptr_not_equal(first.tree, third.tree);
+    ws_unref(first.tree);
+    ws_unref(second.tree);
+    ws_unref(third.tree);
+    session_unref(session);
+}
+
 static void data_of_a_lost_one_is_stale(void **state)
 {
     struct session *session = fixture_create(*state, "a");
@@ -355,11 +413,14 @@ int main(void)
         T(a_replacement_at_resume_is_another_generation),
         T(a_failing_call_is_told_and_leaves_a_clear_state),
         T(a_failed_create_leaves_nothing),
+        T(an_instance_that_is_too_large_is_not_kept),
         T(an_unconfirmed_deletion_is_tried_again_and_named),
         T(looking_and_reading_start_nothing),
         T(writing_makes_the_sandbox),
         T(a_pause_waits_for_those_inside_and_keeps_others_out),
         T(data_of_a_paused_one_wakes_only_where_it_must),
+        T(a_tree_that_cannot_be_had_locks_nobody_out),
+        T(an_instance_keeps_its_tree_and_a_new_one_has_another),
         T(data_of_a_lost_one_is_stale),
     };
 
