@@ -5,6 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* No entry of readdirplus is smaller in the kernel's form. */
+enum {
+    ENTRY_MIN = 128
+};
+
 static int keep_dir(struct wcall *call, struct ws_dir *dir, struct err *err)
 {
     call->opened = wopen_new(NULL, dir);
