@@ -367,15 +367,19 @@ static bool is_user_xattr(const char *name)
     return strncmp(name, "user.", 5) == 0 && name[5];
 }
 
-/* Whether a change of an xattr may go to the tree. */
-static int check_xattr(const struct ws_node *node, const char *name,
+/*
+ * Whether an xattr is one of those that the tree keeps; `other` for those
+ * that no user may touch. Of system.* ones, which ACLs are, there are none at
+ * all: tools that copy them know what that means.
+ */
+static int check_xattr(const struct ws_node *node, const char *name, int other,
                        struct err *err)
 {
-    if (!node->tree->ops->setxattr) {
-        return err_set(err, EOPNOTSUPP, "no extended attributes here");
+    if (!node->tree->ops->setxattr || strncmp(name, "system.", 7) == 0) {
+        return err_set(err, EOPNOTSUPP, "no such attributes here");
     }
     if (!is_user_xattr(name)) {
-        return err_set(err, EPERM, "only user.* attributes");
+        return err_set(err, other, "only user.* attributes");
     }
     return 0;
 }
@@ -383,12 +387,11 @@ static int check_xattr(const struct ws_node *node, const char *name,
 ssize_t ws_getxattr(struct ws_node *node, const char *name, void *out,
                     size_t size, const struct ws_ctx *ctx, struct err *err)
 {
+    int rc = check_xattr(node, name, ENODATA, err);
+
     (void)ctx;
-    if (!node->tree->ops->getxattr) {
-        return err_set(err, EOPNOTSUPP, "no extended attributes here");
-    }
-    if (!is_user_xattr(name)) {
-        return err_set(err, ENODATA, "only user.* attributes");
+    if (rc < 0) {
+        return rc;
     }
     return node->tree->ops->getxattr(node, name, out, size, err);
 }
@@ -406,7 +409,7 @@ int ws_setxattr(struct ws_node *node, const char *name, const void *value,
                 size_t size, int flags, const struct ws_ctx *ctx,
                 struct err *err)
 {
-    int rc = check_xattr(node, name, err);
+    int rc = check_xattr(node, name, EPERM, err);
 
     (void)ctx;
     return rc < 0
@@ -417,7 +420,7 @@ int ws_setxattr(struct ws_node *node, const char *name, const void *value,
 int ws_removexattr(struct ws_node *node, const char *name,
                    const struct ws_ctx *ctx, struct err *err)
 {
-    int rc = check_xattr(node, name, err);
+    int rc = check_xattr(node, name, EPERM, err);
 
     (void)ctx;
     return rc < 0 ? rc : node->tree->ops->removexattr(node, name, err);

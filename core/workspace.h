@@ -190,7 +190,8 @@ void ws_closedir(struct ws_dir *dir);
 MUST_USE int ws_statfs(struct workspace *ws, const struct ws_ctx *ctx,
                        struct statvfs *out, struct err *err);
 
-/* user.* only; others -EPERM to write, -ENODATA to read, unlisted.
+/* user.* only; system.* are -EOPNOTSUPP, others -EPERM to write, -ENODATA to
+ * read, unlisted.
  * Bytes of the value or list; size 0 asks for the size; -ERANGE. */
 MUST_USE ssize_t ws_getxattr(struct ws_node *node, const char *name, void *out,
                              size_t size, const struct ws_ctx *ctx,

@@ -401,6 +401,7 @@ static int local_root(struct provider *provider, const struct sandbox *sandbox,
                                   .base = id_base_of(sandbox->number),
                                   .count = WIRE_ID_COUNT,
                                   .user = WIRE_USER,
-                                  .group = WIRE_GROUP};
+                                  .group = WIRE_GROUP,
+                                  .path = WIRE_WORKSPACE};
     return 0;
 }
