@@ -35,8 +35,8 @@ mkdir "$mnt" "$plain" "$results" "$results/plain" "$results/session"
 cleanup()
 {
     [ -z "${plain_pid:-}" ] || kill "$plain_pid" 2>/dev/null
-    if mountpoint -q "$mnt"; then
-        echo absent >"$session/status"
+    if grep -q " $mnt fuse" /proc/self/mounts; then
+        echo absent >"$session/status" || :
         umount "$mnt" || umount -l "$mnt"
     fi
     rm -rf --one-file-system "$dir"
@@ -77,15 +77,15 @@ command_in()
     cat "$session/execs/last/exit_code" >"$kept.code"
 }
 
-# manifest TREE: every file's type, mode, size and content, as seen from here.
+# manifest TREE: every file's type, mode, size and content, as seen from here,
+# but for git's own and for the one where the build writes the tree's path.
 manifest()
 {
     (
         cd "$1" || exit 1
-        find . -path ./.git -prune -o -type f -printf '%p %m %s\n' \
+        find . '(' -path ./.git -o -name .busybox_unstripped.cmd ')' -prune \
+            -o -type f -printf '%p %m %s\n' -exec sha256sum '{}' + \
             -o -type l -printf '%p -> %l\n' -o -printf '%p %y %m\n' | sort
-        find . -path ./.git -prune -o -type f -print0 | sort -z |
-            xargs -0 sha256sum
     )
 }
 
