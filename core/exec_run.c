@@ -200,6 +200,9 @@ static void finish(void *arg)
 
     exec_info(exec, &info);
     read_result(&exec->result, &info);
+    if (info.status == EXEC_LOST) {
+        session_doubt(exec->job.session);
+    }
     checkpoint(exec, &info);
     if (exec->log_err.code) {
         info.status = EXEC_FAILED;
@@ -335,6 +338,7 @@ static int start(struct exec *exec, struct err *err)
         (void)exec_ref(exec); /* The sink's. */
         rc = call_exec(exec, &script, err);
         if (rc < 0) {
+            session_doubt(exec->job.session);
             exec_unref(exec);
             registry_sink_end(registry);
         }

@@ -171,6 +171,8 @@ MUST_USE int session_record_drop(struct session *session,
 void session_doing(struct session *session, enum session_status doing);
 /* Takes note of what the engine said. */
 void session_saw(struct session *session, int rc, enum provider_state state);
+/* Something contradicts the last answer: the engine is to be asked. */
+void session_doubt(struct session *session) EXCLUDES(session->lock);
 /* Asks the engine, or takes its last answer where that is fresh. */
 MUST_USE int session_ask(struct session *session, enum provider_state *out,
                          struct err *err);

@@ -213,6 +213,13 @@ void session_saw(struct session *session, int rc, enum provider_state state)
     tell_lost(session, lost);
 }
 
+void session_doubt(struct session *session)
+{
+    mutex_lock(&session->lock);
+    session->seen.at_ms = clock_ms() - SESSION_FRESH_MS;
+    mutex_unlock(&session->lock);
+}
+
 static bool fresh_locked(struct session *session) REQUIRES(session->lock)
 {
     return session->seen.known && session->seen.rc == 0 &&

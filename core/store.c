@@ -179,7 +179,7 @@ static int open_locked(struct store *store, const char *dir, struct err *err)
         return rc;
     }
     if (sqlite3_open_v2(path, &store->db,
-                        SQLITE_OPEN_READWRITE | SQLITE_OPEN_FULLMUTEX,
+                        SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX,
                         NULL) != SQLITE_OK) {
         return store->db ? fail(store, err)
                          : err_set(err, ENOMEM, "out of memory");

@@ -304,12 +304,26 @@ static void output(struct running *running, enum command_stream stream,
     }
 }
 
+static void fill(struct running *running, long size)
+{
+    char piece[4096];
+
+    memset(piece, 'x', sizeof(piece));
+    for (long left = size; left > 0; left -= (long)sizeof(piece)) {
+        size_t n = left < (long)sizeof(piece) ? (size_t)left : sizeof(piece);
+
+        running->sink->output(running->arg, COMMAND_STDOUT, piece, n);
+    }
+}
+
 static void act(struct running *running, const char *word)
 {
     if (strncmp(word, "o:", 2) == 0) {
         output(running, COMMAND_STDOUT, word + 2);
     } else if (strncmp(word, "e:", 2) == 0) {
         output(running, COMMAND_STDERR, word + 2);
+    } else if (strncmp(word, "fill:", 5) == 0) {
+        fill(running, atol(word + 5));
     } else if (strncmp(word, "exit:", 5) == 0) {
         running->result.code = atoi(word + 5);
     } else if (strncmp(word, "kill:", 5) == 0) {
@@ -415,6 +429,9 @@ const struct provider_ops engine_local = {
     .root = engine_root,
 };
 
+/* Nobody goes beyond the tree's object here. */
+static const struct provider_files engine_files = {.stat = NULL};
+
 const struct provider_ops engine_remote = {
     .name = "remote",
     .summary = "an engine of variables, with checkpoints",
@@ -427,5 +444,5 @@ const struct provider_ops engine_remote = {
     .status = engine_status,
     .exec = engine_exec,
     .checkpoint = engine_checkpoint,
-    .root = engine_root,
+    .files = &engine_files,
 };

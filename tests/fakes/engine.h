@@ -4,6 +4,7 @@
  * words, each acted on in order by a thread of its own:
  *
  *   o:TEXT e:TEXT   output on stdout, stderr
+ *   fill:N          N bytes on stdout, in pieces
  *   exit:N kill:N   ends so; without either it exits with 0
  *   lost            ends with an end that is not known
  *   hang            until its token fires
@@ -30,7 +31,8 @@ enum engine_slot {
 
 /* Its files can be read while it is paused. */
 extern const struct provider_ops engine_local;
-/* With checkpoints, and files only while it runs. */
+/* With checkpoints, and files only while it runs, none of which may be used;
+ * its state is asked once a second at most. */
 extern const struct provider_ops engine_remote;
 
 /* Everything answers at once and nothing fails. */

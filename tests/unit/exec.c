@@ -5,9 +5,11 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -289,6 +291,31 @@ a_failing_checkpoint_fails_the_command_but_keeps_its_end(void **state)
     session_unref(session);
 }
 
+static void a_distant_engine_is_asked_once_a_second_at_most(void **state)
+{
+    static const struct {
+        const char *words;
+        unsigned asked; /* Calls of status by then. */
+    } cases[] = {
+        {"o:x", 0}, {"o:x", 0}, {"lost", 0}, {"o:x", 1}, {"o:x", 1},
+    };
+    struct fixture *fixture = *state;
+    struct session *session;
+    struct exec_info info;
+
+    fixture_close(fixture);
+    fixture_open(fixture, "remote");
+    session = fixture_create(fixture, "a");
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        fixture_exec(session, cases[i].words, &info);
+        assert_int_equal(engine_calls(ENGINE_STATUS), cases[i].asked);
+    }
+    (void)usleep(1100 * 1000);
+    fixture_exec(session, "o:x", &info);
+    assert_int_equal(engine_calls(ENGINE_STATUS), 2);
+    session_unref(session);
+}
+
 static void output_that_cannot_be_kept_is_told(void **state)
 {
     struct fixture *fixture = *state;
@@ -305,6 +332,62 @@ static void output_that_cannot_be_kept_is_told(void **state)
     assert_int_equal(info.n, 2);
     assert_int_equal(info.status, EXEC_FAILED);
     assert_int_equal(info.err.code, EISDIR);
+    session_unref(session);
+}
+
+/* No file may grow beyond a size, as on a full disk. */
+static void limit_files(rlim_t size)
+{
+    struct rlimit limit;
+
+    (void)signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    limit.rlim_cur = size ? size : limit.rlim_max;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+}
+
+static void output_that_is_cut_off_is_told_and_the_exit_code_kept(void **state)
+{
+    struct session *session = fixture_create(*state, "a");
+    struct exec *exec = NULL;
+    struct exec_info info;
+    struct err err = ERR_INIT;
+
+    assert_int_equal(fixture_ensure(session, false), 0);
+    limit_files(1024 * 1024);
+    fixture_exec(session, "fill:2000000 exit:4", &info);
+    limit_files(0);
+    assert_int_equal(info.status, EXEC_FAILED);
+    assert_int_equal(info.err.code, EFBIG);
+    assert_non_null(strstr(info.err.msg, "cut off"));
+    assert_true(info.has_exit_code);
+    assert_int_equal(info.exit_code, 4);
+    assert_int_equal(session_exec_last(session, &exec, &err), 0);
+    assert_int_equal(exec_size(exec, EXEC_STDOUT), 1024 * 1024);
+    exec_unref(exec);
+    session_unref(session);
+}
+
+static void a_full_disk_refuses_commands_and_harms_none(void **state)
+{
+    struct fixture *fixture = *state;
+    struct session *session = fixture_create(fixture, "a");
+    struct exec *exec = NULL;
+    struct exec_info info;
+    struct err err = ERR_INIT;
+    int rc;
+
+    fixture_exec(session, "o:x", &info);
+    limit_files(4096);
+    rc = exec_submit(session, "o:y", 3, &me, &exec, &err);
+    assert_true(rc < 0);
+    assert_non_null(strstr(err.msg, "cannot record the command"));
+    assert_true(registry_create(fixture->registry, "b", &me, NULL, &err) < 0);
+    limit_files(0);
+    fixture_exec(session, "o:z", &info);
+    assert_int_equal(info.status, EXEC_EXITED);
+    assert_int_equal(info.n, 2);
+    assert_int_equal(registry_count(fixture->registry), 1);
     session_unref(session);
 }
 
@@ -538,7 +621,10 @@ int main(void)
         T(a_command_cancelled_while_its_sandbox_starts_never_runs),
         T(a_command_that_cannot_run_keeps_its_number),
         T(a_failing_checkpoint_fails_the_command_but_keeps_its_end),
+        T(a_distant_engine_is_asked_once_a_second_at_most),
         T(output_that_cannot_be_kept_is_told),
+        T(output_that_is_cut_off_is_told_and_the_exit_code_kept),
+        T(a_full_disk_refuses_commands_and_harms_none),
         T(output_after_the_end_still_arrives),
         T(watches_wake_once_for_what_they_wait),
         T(the_kernel_hears_of_changes_before_the_waiter),
