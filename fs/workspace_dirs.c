@@ -10,10 +10,6 @@ enum {
     ENTRY_MIN = 128
 };
 
-enum {
-    ENTRY_LEAST = 152 /* Bytes of an entry of readdirplus without its name. */
-};
-
 static int keep_dir(struct wcall *call, struct ws_dir *dir, struct err *err)
 {
     call->opened = wopen_new(NULL, dir);

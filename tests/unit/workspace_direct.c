@@ -4,67 +4,11 @@
 #include "tests/unit/workspace_fixture.h"
 
 #include <errno.h>
-#include <ftw.h>
 #include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/xattr.h>
 #include <unistd.h>
-
-static int setup(void **state)
-{
-    struct fixture *fx = calloc(1, sizeof(*fx));
-    struct provider_root root = {.base = FIXTURE_BASE,
-                                 .count = FIXTURE_IDS,
-                                 .user = FIXTURE_USER,
-                                 .group = FIXTURE_USER,
-                                 .path = "/workspace"};
-
-    (void)snprintf(fx->dir, sizeof(fx->dir), "/tmp/sessionfs-ws-XXXXXX");
-    assert_non_null(mkdtemp(fx->dir));
-    root.fd = open(fx->dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    assert_int_equal(fchownat(root.fd, "", FIXTURE_BASE + FIXTURE_USER,
-                              FIXTURE_BASE + FIXTURE_USER, AT_EMPTY_PATH),
-                     0);
-    assert_int_equal(
-        ws_new_direct(&root, 7, FIXTURE_UID, FIXTURE_GID, &fx->ws, &fx->err),
-        0);
-    fx->direct = true;
-    fixture_begin(fx);
-    *state = fx;
-    return 0;
-}
-
-static int remove_entry(const char *path, const struct stat *attr, int type,
-                        struct FTW *ftw)
-{
-    (void)attr;
-    (void)type;
-    (void)ftw;
-    return remove(path);
-}
-
-static int teardown(void **state)
-{
-    struct fixture *fx = *state;
-    int rc;
-
-    fixture_end(fx);
-    rc = nftw(fx->dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
-    free(fx);
-    direct_fd_limit(0);
-    return rc == 0 && direct_fd_count() == 0 ? 0 : -1;
-}
-
-static int setup_without_handles(void **state)
-{
-    int rc = setup(state);
-    struct fixture *fx = *state;
-
-    direct_of(fx->ws)->handles = false;
-    return rc;
-}
 
 /* The host's own view of a file. */
 static struct stat host_stat(struct fixture *fx, const char *path)
@@ -233,6 +177,9 @@ static void user_xattrs_work_and_others_do_not(void **state)
         -EEXIST);
     assert_int_equal(
         ws_setxattr(node, "trusted.a", "v", 1, 0, &fx->ctx, &fx->err), -EPERM);
+    assert_int_equal(ws_setxattr(node, "system.posix_acl_access", "v", 1, 0,
+                                 &fx->ctx, &fx->err),
+                     -EOPNOTSUPP);
     assert_int_equal(
         ws_getxattr(node, "security.capability", buf, 64, &fx->ctx, &fx->err),
         -ENODATA);
@@ -293,9 +240,13 @@ static void an_unlinked_open_file_stays(void **state)
 }
 
 #define BOTH(name)                                                             \
-    cmocka_unit_test_setup_teardown(name, setup, teardown),                    \
-        cmocka_unit_test_setup_teardown(name, setup_without_handles, teardown)
-#define ONE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+    cmocka_unit_test_setup_teardown(name, fixture_direct_setup,                \
+                                    fixture_direct_teardown),                  \
+        cmocka_unit_test_setup_teardown(name, fixture_direct_setup_plain,      \
+                                        fixture_direct_teardown)
+#define ONE(name)                                                              \
+    cmocka_unit_test_setup_teardown(name, fixture_direct_setup,                \
+                                    fixture_direct_teardown)
 
 int main(void)
 {
@@ -314,7 +265,8 @@ int main(void)
     if (geteuid() != 0) {
         return 77; /* Owners are changed. */
     }
-    failed = fixture_run_cases(setup, teardown);
-    failed += fixture_run_cases(setup_without_handles, teardown);
+    failed = fixture_run_cases(fixture_direct_setup, fixture_direct_teardown);
+    failed +=
+        fixture_run_cases(fixture_direct_setup_plain, fixture_direct_teardown);
     return failed + cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -101,4 +101,11 @@ int fixture_symlink(struct fixture *fx, const char *target, const char *path);
  */
 int fixture_run_cases(CMFixtureFunction setup, CMFixtureFunction teardown);
 
+/** @param state gets a fixture over a new directory @return 0 */
+int fixture_direct_setup(void **state);
+/** @param state the same where files cannot be opened by handle @return 0 */
+int fixture_direct_setup_plain(void **state);
+/** @param state ended; fails where an fd is left @return 0 or -1 */
+int fixture_direct_teardown(void **state);
+
 #endif
