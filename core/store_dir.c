@@ -68,13 +68,39 @@ static int close_to_others(int fd, const char *dir, struct err *err)
     return fchmod(fd, 0700) < 0 ? err_errno(err, "chmod '%s'", dir) : 0;
 }
 
+/* Makes what is missing of a path, private like the directory itself. */
+static int make_path(const char *dir, struct err *err)
+{
+    AUTO_FREE char *path = strdup(dir);
+
+    if (!path) {
+        return err_set(err, ENOMEM, "out of memory");
+    }
+    for (char *slash = strchr(path + 1, '/'); slash;
+         slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        if (mkdir(path, 0700) < 0 && errno != EEXIST) {
+            return err_errno(err, "make '%s'", path);
+        }
+        *slash = '/';
+    }
+    return mkdir(path, 0700) < 0 && errno != EEXIST
+               ? err_errno(err, "make state directory '%s'", dir)
+               : 0;
+}
+
 static int open_dir(const char *dir, int *out, struct err *err)
 {
     AUTO_FD int fd = -1;
     int rc;
 
-    if (mkdir(dir, 0700) < 0 && errno != EEXIST) {
-        return err_errno(err, "make state directory '%s'", dir);
+    if (dir[0] != '/') {
+        return err_set(err, EINVAL, "state directory '%s' is not absolute",
+                       dir);
+    }
+    rc = make_path(dir, err);
+    if (rc < 0) {
+        return rc;
     }
     fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) {

@@ -3,7 +3,9 @@
 
 #include "core/buf.h"
 
+#include <dirent.h>
 #include <errno.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -195,6 +197,61 @@ static void all_sessions_are_told_once_in_order(void **state)
     assert_int_equal(some.count, 150);
 }
 
+static unsigned count_threads(void)
+{
+    DIR *dir = opendir("/proc/self/task");
+    unsigned count = 0;
+
+    assert_non_null(dir);
+    while (readdir(dir)) {
+        count++;
+    }
+    (void)closedir(dir);
+    return count;
+}
+
+static void touch_all(struct fixture *fixture, int count)
+{
+    for (int i = 0; i < count; i++) {
+        struct session *session;
+        char id[16];
+
+        (void)snprintf(id, sizeof(id), "s%d", i);
+        session = fixture_find(fixture, id);
+        (void)session_status(session);
+        session_unref(session);
+    }
+}
+
+static void a_session_at_rest_costs_no_memory_and_no_thread(void **state)
+{
+    enum {
+        COUNT = 500,
+        PASSES = 4
+    };
+    struct fixture *fixture = *state;
+    struct err err = ERR_INIT;
+    unsigned threads = count_threads();
+    size_t first;
+
+    for (int i = 0; i < COUNT; i++) {
+        char id[16];
+
+        (void)snprintf(id, sizeof(id), "s%d", i);
+        assert_int_equal(
+            registry_create(fixture->registry, id, &me, NULL, &err), 0);
+    }
+    touch_all(fixture, COUNT);
+    (void)usleep(50 * 1000);
+    first = mallinfo2().uordblks;
+    for (int i = 0; i < PASSES; i++) {
+        touch_all(fixture, COUNT);
+    }
+    (void)usleep(50 * 1000);
+    assert_true(mallinfo2().uordblks < first + 100 * 1000);
+    assert_int_equal(count_threads(), threads);
+}
+
 static void failures_are_lines_that_names_cannot_forge(void **state)
 {
     struct fixture *fixture = *state;
@@ -298,6 +355,7 @@ int main(void)
         T(a_busy_session_is_not_removed),
         T(a_rename_keeps_the_session),
         T(all_sessions_are_told_once_in_order),
+        T(a_session_at_rest_costs_no_memory_and_no_thread),
         T(failures_are_lines_that_names_cannot_forge),
         T(everything_is_there_after_a_restart),
         T(an_engine_that_fails_to_open_is_told),

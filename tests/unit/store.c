@@ -131,6 +131,44 @@ static void a_directory_of_others_is_not_taken(void **state)
     store_close(store);
 }
 
+static void a_missing_directory_is_made_with_its_parents(void **state)
+{
+    const struct place *place = *state;
+    struct store *store = NULL;
+    struct err err = ERR_INIT;
+    char dir[128];
+
+    (void)snprintf(dir, sizeof(dir), "%s/x/y", place->dir);
+    assert_int_equal(store_open(dir, &store, &err), 0);
+    store_close(store);
+    assert_int_equal(mode_of(place, "x"), 0700);
+    assert_int_equal(mode_of(place, "x/y"), 0700);
+    (void)snprintf(dir, sizeof(dir), "%s/lock/y", place->dir);
+    assert_int_equal(store_open(dir, &store, &err), -ENOTDIR);
+    assert_int_equal(store_open("relative", &store, &err), -EINVAL);
+}
+
+static void a_file_that_is_no_database_is_refused(void **state)
+{
+    struct place *place = *state;
+    struct err err = ERR_INIT;
+    struct store *store = NULL;
+    char path[128];
+    FILE *file;
+
+    store_close(place->store);
+    place->store = NULL;
+    (void)snprintf(path, sizeof(path), "%s/state.db", place->dir);
+    file = fopen(path, "w");
+    assert_non_null(file);
+    for (int i = 0; i < 1000; i++) {
+        assert_true(fputs("not a database\n", file) >= 0);
+    }
+    assert_int_equal(fclose(file), 0);
+    assert_int_equal(store_open(place->dir, &store, &err), -EIO);
+    assert_non_null(strstr(err.msg, "not a database"));
+}
+
 static void a_second_holder_is_told_the_pid_of_the_first(void **state)
 {
     const struct place *place = *state;
@@ -332,6 +370,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         T(files_are_private_whatever_the_umask),
         T(a_directory_of_others_is_not_taken),
+        T(a_missing_directory_is_made_with_its_parents),
+        T(a_file_that_is_no_database_is_refused),
         T(a_second_holder_is_told_the_pid_of_the_first),
         T(a_holder_that_is_unmounting_is_waited_for),
         T(a_database_of_a_later_version_is_refused),
