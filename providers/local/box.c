@@ -124,11 +124,13 @@ void box_unref(struct box *box)
     }
 }
 
+/* Its socket ends a little before it: with its files, so with its commands. */
 bool box_alive(const struct box *box)
 {
-    struct pollfd fd = {.fd = box->pidfd, .events = POLLIN};
+    struct pollfd fds[2] = {{.fd = box->pidfd, .events = POLLIN},
+                            {.fd = box->sock, .events = 0}};
 
-    return poll(&fd, 1, 0) == 0;
+    return poll(fds, 2, 0) == 0;
 }
 
 int box_freeze(struct box *box, bool freeze, const struct limits *limits,

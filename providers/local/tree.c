@@ -107,8 +107,8 @@ static const struct own_mount {
 };
 
 static const char *const own_dirs[] = {
-    "usr", "etc", "etc/ssl", "dev",     "proc", "tmp",
-    "var", "run", "root",    "var/tmp", "home", "workspace",
+    "usr", "etc", "etc/ssl", "dev",  "proc",      "tmp",
+    "var", "run", "var/tmp", "home", "workspace",
 };
 
 static const struct own_text {

@@ -1,0 +1,263 @@
+/* How commands are ended: timeouts, tokens, signals, hostile trees. */
+#include "core/clock.h"
+#include "tests/cmocka.h"
+#include "tests/contract/bench.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    TIMEOUT_MS = 300,
+    GRACE_MS = 2000, /* A tree is dead by then. */
+};
+
+struct room {
+    struct bench bench;
+    struct bench_box box;
+};
+
+static int open_room(void **state)
+{
+    struct room *room = malloc(sizeof(*room));
+
+    assert_non_null(room);
+    bench_open(&room->bench);
+    bench_create(&room->bench, &room->box);
+    *state = room;
+    return 0;
+}
+
+static int close_room(void **state)
+{
+    struct room *room = *state;
+
+    bench_destroy(&room->bench, &room->box);
+    bench_close(&room->bench);
+    free(room);
+    return 0;
+}
+
+static bool has_shell(struct room *room)
+{
+    return bench_has_shell(&room->bench, &room->box);
+}
+
+/* Nothing that a script called `sleep 4321` is there any more. */
+static void no_sleeper_is_left(struct room *room)
+{
+    if (has_shell(room)) {
+        assert_int_equal(bench_sh(&room->bench, &room->box,
+                                  "grep -lazs '^4321$' /proc/[0-9]*/cmdline",
+                                  ""),
+                         1);
+    }
+}
+
+static void start(struct room *room, const char *script, int64_t timeout_ms,
+                  struct cancel *cancel, struct bench_run *run)
+{
+    struct command command = {.n = bench_next(),
+                              .shell = script,
+                              .shell_size = strlen(script),
+                              .timeout_ms = timeout_ms};
+    struct limits limits = {.cancel = cancel,
+                            .deadline_ms = clock_deadline(10000)};
+    struct err err = ERR_INIT;
+
+    bench_run_init(run);
+    assert_int_equal(provider_exec(room->bench.provider, &room->box.sandbox,
+                                   &command, &limits, &bench_sink, run, &err),
+                     0);
+}
+
+/* Trees that do not want to end; each says `ready` first. */
+static const char *const trees[] = {
+    "echo ready; sleep 4321",
+    "trap '' TERM HUP INT; echo ready; sleep 4321; sleep 4321",
+    "echo ready; sleep 4321 & sleep 4321 & wait",
+    "setsid sh -c 'trap \"\" TERM; echo ready; sleep 4321; sleep 4321' & "
+    "wait; sleep 4321",
+    "(setsid sh -c 'sleep 4321 & sleep 4321' &) ; echo ready; sleep 4321",
+    "echo ready; kill -STOP $$; sleep 4321",
+    "sleep 4321 & kill -STOP $!; echo ready; wait",
+    "trap '' TERM; echo ready; while :; do sleep 4321 & sleep 0.001; done",
+    "python3 -c 'import os\nprint(\"ready\", flush=True)\n"
+    "while True:\n    try: os.fork()\n    except OSError: pass' 2>/dev/null",
+    "echo ready; yes 4321",
+};
+
+/* Simple engines have but the first. */
+static size_t tree_count(struct room *room)
+{
+    return has_shell(room) ? ARRAY_SIZE(trees) : 1;
+}
+
+static void a_timeout_ends_every_tree_in_time(void **state)
+{
+    struct room *room = *state;
+
+    for (size_t i = 0; i < tree_count(room); i++) {
+        struct bench_run run;
+        int64_t begin = clock_ms();
+
+        start(room, trees[i], TIMEOUT_MS, &room->bench.never, &run);
+        assert_int_equal(bench_exited(&run).end, COMMAND_TIMEOUT);
+        assert_in_range(run.exited_ms - begin, TIMEOUT_MS - 20,
+                        TIMEOUT_MS + GRACE_MS);
+        bench_closed(&run);
+        assert_non_null(strstr(bench_text(&run, COMMAND_STDOUT), "ready\n"));
+        bench_run_done(&run);
+        no_sleeper_is_left(room);
+    }
+}
+
+static void a_fired_token_ends_every_tree_in_time(void **state)
+{
+    struct room *room = *state;
+
+    for (size_t i = 0; i < tree_count(room); i++) {
+        struct err err = ERR_INIT;
+        struct cancel cancel;
+        struct bench_run run;
+        int64_t begin;
+
+        assert_int_equal(cancel_init(&cancel, &err), 0);
+        start(room, trees[i], 0, &cancel, &run);
+        bench_says(&run, "ready\n");
+        begin = clock_ms();
+        cancel_fire(&cancel);
+        assert_int_equal(bench_exited(&run).end, COMMAND_CANCELED);
+        assert_in_range(run.exited_ms - begin, 0, GRACE_MS);
+        bench_closed(&run);
+        bench_run_done(&run);
+        cancel_done(&cancel);
+        no_sleeper_is_left(room);
+    }
+}
+
+static void a_command_that_heeds_term_may_tidy_up(void **state)
+{
+    struct room *room = *state;
+    struct bench_run run;
+
+    if (!has_shell(room)) {
+        skip();
+    }
+    start(room,
+          "trap 'sleep 0.3; echo tidied; exit 3' TERM; echo ready; "
+          "while :; do sleep 0.05; done",
+          TIMEOUT_MS, &room->bench.never, &run);
+    bench_closed(&run);
+    assert_int_equal(run.result.end, COMMAND_TIMEOUT);
+    assert_string_equal(bench_text(&run, COMMAND_STDOUT), "ready\ntidied\n");
+    bench_run_done(&run);
+}
+
+static void a_quick_command_does_not_meet_its_timeout(void **state)
+{
+    struct room *room = *state;
+    struct bench_run run;
+
+    start(room, "exit 4", 5000, &room->bench.never, &run);
+    bench_closed(&run);
+    assert_int_equal(run.result.end, COMMAND_EXITED);
+    assert_int_equal(run.result.code, 4);
+    bench_run_done(&run);
+}
+
+static void an_end_of_one_command_spares_the_others(void **state)
+{
+    struct room *room = *state;
+    struct bench_run other;
+    struct bench_run run;
+
+    if (bench_ops()->flags & PROVIDER_SERIAL) {
+        skip();
+    }
+    start(room, "echo ready; sleep 2; exit 9", 0, &room->bench.never, &other);
+    start(room, trees[0], TIMEOUT_MS, &room->bench.never, &run);
+    assert_int_equal(bench_exited(&run).end, COMMAND_TIMEOUT);
+    bench_closed(&run);
+    bench_closed(&other);
+    assert_int_equal(other.result.end, COMMAND_EXITED);
+    assert_int_equal(other.result.code, 9);
+    bench_run_done(&run);
+    bench_run_done(&other);
+}
+
+static int send(struct room *room, uint64_t n, int signal, struct err *err)
+{
+    return provider_signal(room->bench.provider, &room->box.sandbox, n, signal,
+                           err);
+}
+
+static void a_signal_reaches_a_running_command(void **state)
+{
+    struct room *room = *state;
+    struct err err = ERR_INIT;
+    struct bench_run run;
+    uint64_t n;
+
+    if (!bench_ops()->signal) {
+        skip();
+    }
+    n = bench_script(&room->bench, &room->box, trees[0], &run);
+    bench_says(&run, "ready\n");
+    assert_int_equal(send(room, n, SIGKILL, &err), 0);
+    bench_closed(&run);
+    assert_int_equal(run.result.end, COMMAND_KILLED);
+    assert_int_equal(run.result.signal, SIGKILL);
+    bench_run_done(&run);
+    assert_int_equal(send(room, n, SIGKILL, &err), -ESRCH);
+    assert_true(strlen(err.msg) > 0);
+    no_sleeper_is_left(room);
+}
+
+static void a_signal_can_be_caught(void **state)
+{
+    struct room *room = *state;
+    struct err err = ERR_INIT;
+    struct bench_run run;
+    uint64_t n;
+
+    if (!bench_ops()->signal || !has_shell(room)) {
+        skip();
+    }
+    n = bench_script(&room->bench, &room->box,
+                     "trap 'echo caught; exit 6' USR1; echo ready; "
+                     "while :; do sleep 0.05; done",
+                     &run);
+    bench_says(&run, "ready\n");
+    assert_int_equal(send(room, n, SIGUSR1, &err), 0);
+    bench_closed(&run);
+    assert_int_equal(run.result.code, 6);
+    assert_non_null(strstr(bench_text(&run, COMMAND_STDOUT), "caught\n"));
+    bench_run_done(&run);
+}
+
+static void the_sandbox_is_as_before_after_all_that(void **state)
+{
+    struct room *room = *state;
+
+    assert_int_equal(bench_status(&room->bench, &room->box), PROVIDER_RUNNING);
+    assert_int_equal(bench_sh(&room->bench, &room->box, "echo well", "well\n"),
+                     0);
+}
+
+int suite_ends(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_timeout_ends_every_tree_in_time),
+        cmocka_unit_test(a_fired_token_ends_every_tree_in_time),
+        cmocka_unit_test(a_command_that_heeds_term_may_tidy_up),
+        cmocka_unit_test(a_quick_command_does_not_meet_its_timeout),
+        cmocka_unit_test(an_end_of_one_command_spares_the_others),
+        cmocka_unit_test(a_signal_reaches_a_running_command),
+        cmocka_unit_test(a_signal_can_be_caught),
+        cmocka_unit_test(the_sandbox_is_as_before_after_all_that),
+    };
+
+    return cmocka_run_group_tests_name("ends", tests, open_room, close_room);
+}

@@ -1,0 +1,35 @@
+/* The tests of `local` that no other provider has. Root only. */
+#include "tests/contract/bench.h"
+#include "tests/contract/local.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    SKIPPED = 77
+};
+
+void local_beside(const char *name, char *path)
+{
+    ssize_t n = readlink("/proc/self/exe", path, BENCH_PATH - 1);
+    char *slash;
+
+    path[n < 0 ? 0 : n] = '\0';
+    slash = strrchr(path, '/');
+    if (slash) {
+        (void)snprintf(slash + 1, (size_t)(path + BENCH_PATH - slash - 1), "%s",
+                       name);
+    }
+}
+
+int main(void)
+{
+    if (geteuid() != 0) {
+        (void)fprintf(stderr, "only root can make sandboxes\n");
+        return SKIPPED;
+    }
+    bench_use("local");
+    return suite_local_isolation() + suite_local_leftovers() ? 1 : 0;
+}
