@@ -1,0 +1,176 @@
+/* The daemon's death and what the next one finds. */
+#include "tests/e2e/tools.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static void database_sound(void)
+{
+    char script[2 * MNT_PATH_SIZE];
+
+    (void)snprintf(script, sizeof(script),
+                   "cp %s/state.db* $T/ && python3 -c '\n"
+                   "import sqlite3, os\n"
+                   "c = sqlite3.connect(os.environ[\"T\"] + \"/state.db\")\n"
+                   "print(c.execute(\"pragma integrity_check\").fetchone()[0])"
+                   "'; rm $T/state.db*",
+                   mnt.state);
+    expect_shell(script, "ok\n");
+}
+
+static void what_was_done_is_there_after_a_kill(void **state)
+{
+    (void)state;
+    expect_shell("printf \"echo out\\n${ERR}exit 3\" > exec\n"
+                 "echo 'echo two' > exec; echo bad > status 2>/dev/null\n"
+                 "cp events $T/before; mkdir ../r1 ../r2; mv ../r2 "
+                 "../r3; rmdir ../r1",
+                 "");
+    mnt_kill();
+    mnt_start();
+    database_sound();
+    expect_shell("cat execs/1/stdout execs/1/stderr execs/1/exit_code "
+                 "execs/2/output execs/2/command; readlink execs/last; "
+                 "ls -d ../r? ",
+                 "out\nerr\n3\ntwo\necho two\n2\n../r3\n");
+    expect_shell("head -n $(grep -c ^ $T/before) events | cmp - $T/before; "
+                 "grep -c EINVAL error",
+                 "1\n");
+    if (!mnt_local()) {
+        put_ok(in("status"), "running"); /* Its sandbox was in the daemon. */
+    }
+    put_ok(in("exec"), "true");
+    expect_text(in("execs/3/exit_code"), "0\n");
+}
+
+static void a_local_workspace_survives_a_kill(void **state)
+{
+    (void)state;
+    expect_shell("mkdir workspace/d; echo kept > workspace/d/f; "
+                 "echo 'echo by-command > g' > exec",
+                 "");
+    mnt_kill();
+    mnt_start();
+    expect_shell("cat workspace/d/f workspace/g; echo 'cat d/f' > exec; "
+                 "cat exec; echo 'echo more >> g' > exec; cat workspace/g",
+                 "kept\nby-command\nkept\nby-command\nmore\n");
+}
+
+static int write_exec(void *arg)
+{
+    const char *script = arg;
+    int fd = open(in("exec"), O_WRONLY);
+
+    if (fd < 0 || write(fd, script, strlen(script)) < 0) {
+        return errno;
+    }
+    child_ready();
+    return close(fd) == 0 ? 0 : errno;
+}
+
+static void a_command_under_a_kill_is_lost(void **state)
+{
+    char script[64];
+    struct child child;
+
+    (void)state;
+    (void)snprintf(script, sizeof(script), "echo begun\n%s\n",
+                   mnt_local() ? "sleep 20.7" : "hang");
+    child = child_start(write_exec, script);
+    child_await(&child);
+    eventually(access(in("execs/1"), F_OK) == 0);
+    eventually_text(in("execs/1/output"), "begun\n");
+    assert_int_equal(kill(mnt.pid, SIGKILL), 0);
+    assert_int_not_equal(child_end(&child, TOOLS_SOON_MS), 0);
+    assert_int_equal(waitpid(mnt.pid, NULL, 0), mnt.pid);
+    (void)umount2(mnt.path, MNT_DETACH);
+    mnt_start();
+    expect_text(in("execs/1/status"), "lost\n");
+    expect_text(in("execs/1/output"), "begun\n");
+    expect_text(in("execs/1/exit_code"), "");
+    expect_text(in("execs/1/wait"), "");
+    expect_text(in("execs/1/command"), script);
+    eventually(!process_exists("sleep 20.7"));
+}
+
+static void a_new_daemon_clears_its_own_dead_mount(void **state)
+{
+    (void)state;
+    assert_int_equal(kill(mnt.pid, SIGKILL), 0);
+    assert_int_equal(waitpid(mnt.pid, NULL, 0), mnt.pid);
+    expect_errno(access(mnt.session, F_OK), ENOTCONN);
+    mnt_start();
+    expect_text(in("status"), "absent\n");
+    expect_errno(umount2(at("sessions"), 0), EINVAL);
+}
+
+static void a_second_daemon_is_refused_with_the_pid(void **state)
+{
+    char words[4096];
+    char pid[32];
+
+    (void)state;
+    (void)snprintf(pid, sizeof(pid), "%d", (int)mnt.pid);
+    assert_int_not_equal(mnt_second(words, sizeof(words)), 0);
+    if (!strstr(words, pid)) {
+        fail_msg("no pid %s in: %s", pid, words);
+    }
+    expect_text(in("status"), "absent\n");
+}
+
+static void umount_and_mount_again_ten_times(void **state)
+{
+    char text[16];
+    int i;
+
+    (void)state;
+    expect_shell("echo x > workspace/f", "");
+    for (i = 1; i <= 10; i++) {
+        mnt_stop();
+        mnt_start();
+        if (mnt_local()) {
+            expect_text(in("workspace/f"), "x\n");
+        }
+        (void)snprintf(text, sizeof(text), "echo %d", i);
+        if (!mnt_local()) {
+            put_ok(in("status"), "running");
+        }
+        put_ok(in("exec"), text);
+        (void)snprintf(text, sizeof(text), "%d\n", i);
+        expect_text(in("exec"), text);
+    }
+    database_sound();
+    expect_shell("ls execs | wc -l", "11\n");
+}
+
+static void the_state_is_private(void **state)
+{
+    char script[2 * MNT_PATH_SIZE];
+
+    (void)state;
+    put_ok(in("exec"), "echo secret");
+    (void)snprintf(script, sizeof(script),
+                   "stat -c %%a %s; find %s -maxdepth 1 -name 'state.db*' "
+                   "-printf '%%m\\n' | sort -u; "
+                   "find %s/sessions -maxdepth 1 -perm /077",
+                   mnt.state, mnt.state, mnt.state);
+    expect_shell(script, "700\n600\n");
+}
+
+static const struct CMUnitTest tests[] = {
+    e2e_test(what_was_done_is_there_after_a_kill),
+    e2e_test_of("local", a_local_workspace_survives_a_kill),
+    e2e_test(a_command_under_a_kill_is_lost),
+    e2e_test(a_new_daemon_clears_its_own_dead_mount),
+    e2e_test(a_second_daemon_is_refused_with_the_pid),
+    e2e_test(umount_and_mount_again_ten_times),
+    e2e_test(the_state_is_private),
+};
+
+E2E_MAIN(tests)
