@@ -72,9 +72,11 @@ MUST_USE int registry_open(const struct registry_config *config,
 
 /**
  * Ends the registry: cancels what runs, pauses what is running (bounded by
- * pause_ms), closes providers and the store.
+ * pause_ms), closes providers and the store. A call of an engine that does
+ * not end, though it was cancelled, is not waited for long: the process is
+ * then expected to end, and nothing that the call uses is freed.
  *
- * @param registry    freed; nobody uses its sessions any more
+ * @param registry    freed; nobody uses its sessions any more; NULL is fine
  * @param pause_ms    how long all pauses together may take
  */
 void registry_close(struct registry *registry, int64_t pause_ms);

@@ -462,13 +462,26 @@ static int pause_running(struct session *session, const struct caller *caller,
     return rc;
 }
 
+/* Recorded as paused, and the engine has not said otherwise. */
+static bool is_paused(struct session *session)
+{
+    const struct observation *seen = &session->seen;
+    bool paused;
+
+    mutex_lock(&session->lock);
+    paused = session->record.status == SESSION_PAUSED &&
+             !(seen->known && seen->rc == 0 && seen->state == PROVIDER_RUNNING);
+    mutex_unlock(&session->lock);
+    return paused;
+}
+
 int session_life_pause(struct session *session, const struct caller *caller,
                        struct err *err)
 {
     enum session_status status;
     int rc;
 
-    if (!find_status(session, &status) || status == SESSION_PAUSED) {
+    if (!find_status(session, &status) || is_paused(session)) {
         return 0;
     }
     rc = check_provider(session, err);

@@ -87,6 +87,21 @@ static void what_the_engine_says_wins_over_the_record(void **state)
     session_unref(session);
 }
 
+static void a_sandbox_that_somebody_else_resumed_can_be_paused(void **state)
+{
+    struct session *session = fixture_create(*state, "a");
+
+    assert_int_equal(fixture_ensure(session, false), 0);
+    assert_int_equal(fixture_pause(session), 0);
+    engine_set_state(PROVIDER_RUNNING);
+    (void)usleep(1100 * 1000);
+    fixture_until(session_status(session) == SESSION_RUNNING);
+    assert_int_equal(fixture_pause(session), 0);
+    assert_int_equal(engine_calls(ENGINE_PAUSE), 2);
+    assert_int_equal(session_status(session), SESSION_PAUSED);
+    session_unref(session);
+}
+
 static void a_status_that_is_read_asks_in_the_background(void **state)
 {
     struct session *session = fixture_create(*state, "a");
@@ -412,6 +427,7 @@ int main(void)
         T(an_absent_session_is_not_paused_nor_made),
         T(two_ensures_at_once_cause_one_create),
         T(what_the_engine_says_wins_over_the_record),
+        T(a_sandbox_that_somebody_else_resumed_can_be_paused),
         T(a_status_that_is_read_asks_in_the_background),
         T(a_replacement_at_resume_is_another_generation),
         T(a_failing_call_is_told_and_leaves_a_clear_state),
