@@ -50,13 +50,6 @@ static void workspace_lookup(fuse_req_t req, struct inode *dir,
 
 /* ---- getattr, setattr, readlink ---- */
 
-static int run_getattr(struct wcall *call, struct err *err)
-{
-    struct ws_file *file = call->open ? call->open->file : NULL;
-
-    return ws_getattr(call->node, file, &call->ctx, &call->attr, err);
-}
-
 /* What workspace/ looks like while there is no sandbox. */
 static int empty_getattr(struct wcall *call, struct err *err)
 {
@@ -72,6 +65,20 @@ static int empty_getattr(struct wcall *call, struct err *err)
     call->attr.st_atim = call->attr.st_mtim;
     call->attr.st_ctim = call->attr.st_mtim;
     return 0;
+}
+
+static int run_getattr(struct wcall *call, struct err *err)
+{
+    struct ws_file *file = call->open ? call->open->file : NULL;
+
+    int rc = ws_getattr(call->node, file, &call->ctx, &call->attr, err);
+
+    if (rc < 0 && ws_blocks(call->ws) && !inode_key(call->inode)->ws) {
+        /* The engine does not answer, but the directory is there. */
+        err_clear(err);
+        return empty_getattr(call, err);
+    }
+    return rc;
 }
 
 static void workspace_getattr(fuse_req_t req, struct inode *inode,
