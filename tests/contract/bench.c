@@ -214,7 +214,10 @@ const struct command_sink bench_sink = {
 
 void bench_run_init(struct bench_run *run)
 {
+    struct err err = ERR_INIT;
+
     memset(run, 0, sizeof(*run));
+    check(cancel_init(&run->cancel, &err), &err);
     mutex_init(&run->lock);
     cond_init(&run->change);
     buf_init(&run->out[0], KEEP_MAX);
@@ -227,15 +230,17 @@ void bench_run_done(struct bench_run *run)
     buf_done(&run->out[1]);
     cond_done(&run->change);
     mutex_done(&run->lock);
+    cancel_done(&run->cancel);
 }
 
 void bench_start(struct bench *bench, struct bench_box *box,
                  const struct command *command, struct bench_run *run)
 {
+    struct limits limits = {.deadline_ms = clock_deadline(CALL_MS),
+                            .cancel = &run->cancel};
     struct err err = ERR_INIT;
 
-    renew(bench);
-    check(provider_exec(bench->provider, &box->sandbox, command, &bench->limits,
+    check(provider_exec(bench->provider, &box->sandbox, command, &limits,
                         &bench_sink, run, &err),
           &err);
 }
@@ -333,6 +338,12 @@ bool bench_has_shell(struct bench *bench, struct bench_box *box)
         bench_run_done(&run);
     }
     return known;
+}
+
+const char *bench_pick(struct bench *bench, struct bench_box *box,
+                       const char *shell, const char *plain)
+{
+    return bench_has_shell(bench, box) ? shell : plain;
 }
 
 int bench_group_setup(void **state)

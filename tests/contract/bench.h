@@ -33,6 +33,7 @@ struct bench_box {
 
 /* A command and what has come of it. */
 struct bench_run {
+    struct cancel cancel; /* Its token. */
     struct mutex lock;
     struct cond change;
     unsigned started GUARDED; /* by lock, as all below */
@@ -52,6 +53,18 @@ void bench_use(const char *name);
 /** @return whether its commands are run by a real shell; asks it once
  *  @param bench an open one @param box a running sandbox */
 bool bench_has_shell(struct bench *bench, struct bench_box *box);
+
+/**
+ * Chooses between the dialects that commands are given in.
+ *
+ * @param bench an open one
+ * @param box   a running sandbox
+ * @param shell for a real shell
+ * @param plain for an engine that has none: a word and its text a line
+ * @return one of the two
+ */
+const char *bench_pick(struct bench *bench, struct bench_box *box,
+                       const char *shell, const char *plain);
 
 /** A cmocka group's set-up: opens a bench and makes it *state.
  *  @param state of cmocka @return 0 */

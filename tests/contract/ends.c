@@ -56,20 +56,15 @@ static void no_sleeper_is_left(struct room *room)
 }
 
 static void start(struct room *room, const char *script, int64_t timeout_ms,
-                  struct cancel *cancel, struct bench_run *run)
+                  struct bench_run *run)
 {
     struct command command = {.n = bench_next(),
                               .shell = script,
                               .shell_size = strlen(script),
                               .timeout_ms = timeout_ms};
-    struct limits limits = {.cancel = cancel,
-                            .deadline_ms = clock_deadline(10000)};
-    struct err err = ERR_INIT;
 
     bench_run_init(run);
-    assert_int_equal(provider_exec(room->bench.provider, &room->box.sandbox,
-                                   &command, &limits, &bench_sink, run, &err),
-                     0);
+    bench_start(&room->bench, &room->box, &command, run);
 }
 
 /* Trees that do not want to end; each says `ready` first. */
@@ -83,58 +78,89 @@ static const char *const trees[] = {
     "echo ready; kill -STOP $$; sleep 4321",
     "sleep 4321 & kill -STOP $!; echo ready; wait",
     "trap '' TERM; echo ready; while :; do sleep 4321 & sleep 0.001; done",
-    "python3 -c 'import os\nprint(\"ready\", flush=True)\n"
-    "while True:\n    try: os.fork()\n    except OSError: pass' 2>/dev/null",
     "echo ready; yes 4321",
 };
 
-/* Simple engines have but the first. */
+/* One that ends at nothing but our asking. */
+static const char *endless(struct room *room)
+{
+    return has_shell(room) ? trees[0] : "echo ready\nhang";
+}
+
+/* An engine without a shell has but one. */
 static size_t tree_count(struct room *room)
 {
     return has_shell(room) ? ARRAY_SIZE(trees) : 1;
 }
 
+static const char *tree(struct room *room, size_t i)
+{
+    return has_shell(room) ? trees[i] : endless(room);
+}
+
+static void is_timed_out(struct bench_run *run, int64_t begin)
+{
+    assert_int_equal(bench_exited(run).end, COMMAND_TIMEOUT);
+    assert_in_range(run->exited_ms - begin, TIMEOUT_MS - 20,
+                    TIMEOUT_MS + GRACE_MS);
+    bench_closed(run);
+    assert_non_null(strstr(bench_text(run, COMMAND_STDOUT), "ready\n"));
+    bench_run_done(run);
+}
+
 static void a_timeout_ends_every_tree_in_time(void **state)
 {
     struct room *room = *state;
+    struct bench_run runs[ARRAY_SIZE(trees)];
+    int64_t begin = clock_ms();
 
     for (size_t i = 0; i < tree_count(room); i++) {
-        struct bench_run run;
-        int64_t begin = clock_ms();
-
-        start(room, trees[i], TIMEOUT_MS, &room->bench.never, &run);
-        assert_int_equal(bench_exited(&run).end, COMMAND_TIMEOUT);
-        assert_in_range(run.exited_ms - begin, TIMEOUT_MS - 20,
-                        TIMEOUT_MS + GRACE_MS);
-        bench_closed(&run);
-        assert_non_null(strstr(bench_text(&run, COMMAND_STDOUT), "ready\n"));
-        bench_run_done(&run);
-        no_sleeper_is_left(room);
+        start(room, tree(room, i), TIMEOUT_MS, &runs[i]);
     }
+    for (size_t i = 0; i < tree_count(room); i++) {
+        is_timed_out(&runs[i], begin);
+    }
+    no_sleeper_is_left(room);
+}
+
+static void a_fork_bomb_is_ended_in_time(void **state)
+{
+    struct room *room = *state;
+    struct bench_run run;
+    int64_t begin = clock_ms();
+
+    if (!has_shell(room)) {
+        skip();
+    }
+    start(room, "echo ready; exec perl -e 'while (1) { fork }'", TIMEOUT_MS,
+          &run);
+    is_timed_out(&run, begin);
+    assert_int_equal(bench_sh(&room->bench, &room->box,
+                              "grep -las '^perl' /proc/[0-9]*/cmdline", ""),
+                     1);
 }
 
 static void a_fired_token_ends_every_tree_in_time(void **state)
 {
     struct room *room = *state;
+    struct bench_run runs[ARRAY_SIZE(trees)];
+    int64_t begin;
 
     for (size_t i = 0; i < tree_count(room); i++) {
-        struct err err = ERR_INIT;
-        struct cancel cancel;
-        struct bench_run run;
-        int64_t begin;
-
-        assert_int_equal(cancel_init(&cancel, &err), 0);
-        start(room, trees[i], 0, &cancel, &run);
-        bench_says(&run, "ready\n");
-        begin = clock_ms();
-        cancel_fire(&cancel);
-        assert_int_equal(bench_exited(&run).end, COMMAND_CANCELED);
-        assert_in_range(run.exited_ms - begin, 0, GRACE_MS);
-        bench_closed(&run);
-        bench_run_done(&run);
-        cancel_done(&cancel);
-        no_sleeper_is_left(room);
+        start(room, tree(room, i), 0, &runs[i]);
+        bench_says(&runs[i], "ready\n");
     }
+    begin = clock_ms();
+    for (size_t i = 0; i < tree_count(room); i++) {
+        cancel_fire(&runs[i].cancel);
+    }
+    for (size_t i = 0; i < tree_count(room); i++) {
+        assert_int_equal(bench_exited(&runs[i]).end, COMMAND_CANCELED);
+        assert_in_range(runs[i].exited_ms - begin, 0, GRACE_MS);
+        bench_closed(&runs[i]);
+        bench_run_done(&runs[i]);
+    }
+    no_sleeper_is_left(room);
 }
 
 static void a_command_that_heeds_term_may_tidy_up(void **state)
@@ -148,7 +174,7 @@ static void a_command_that_heeds_term_may_tidy_up(void **state)
     start(room,
           "trap 'sleep 0.3; echo tidied; exit 3' TERM; echo ready; "
           "while :; do sleep 0.05; done",
-          TIMEOUT_MS, &room->bench.never, &run);
+          TIMEOUT_MS, &run);
     bench_closed(&run);
     assert_int_equal(run.result.end, COMMAND_TIMEOUT);
     assert_string_equal(bench_text(&run, COMMAND_STDOUT), "ready\ntidied\n");
@@ -160,7 +186,7 @@ static void a_quick_command_does_not_meet_its_timeout(void **state)
     struct room *room = *state;
     struct bench_run run;
 
-    start(room, "exit 4", 5000, &room->bench.never, &run);
+    start(room, "exit 4", 5000, &run);
     bench_closed(&run);
     assert_int_equal(run.result.end, COMMAND_EXITED);
     assert_int_equal(run.result.code, 4);
@@ -176,8 +202,9 @@ static void an_end_of_one_command_spares_the_others(void **state)
     if (bench_ops()->flags & PROVIDER_SERIAL) {
         skip();
     }
-    start(room, "echo ready; sleep 2; exit 9", 0, &room->bench.never, &other);
-    start(room, trees[0], TIMEOUT_MS, &room->bench.never, &run);
+    start(room, has_shell(room) ? "sleep 2; exit 9" : "sleep 2000\nexit 9", 0,
+          &other);
+    start(room, endless(room), TIMEOUT_MS, &run);
     assert_int_equal(bench_exited(&run).end, COMMAND_TIMEOUT);
     bench_closed(&run);
     bench_closed(&other);
@@ -203,7 +230,7 @@ static void a_signal_reaches_a_running_command(void **state)
     if (!bench_ops()->signal) {
         skip();
     }
-    n = bench_script(&room->bench, &room->box, trees[0], &run);
+    n = bench_script(&room->bench, &room->box, endless(room), &run);
     bench_says(&run, "ready\n");
     assert_int_equal(send(room, n, SIGKILL, &err), 0);
     bench_closed(&run);
@@ -250,6 +277,7 @@ int suite_ends(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_timeout_ends_every_tree_in_time),
+        cmocka_unit_test(a_fork_bomb_is_ended_in_time),
         cmocka_unit_test(a_fired_token_ends_every_tree_in_time),
         cmocka_unit_test(a_command_that_heeds_term_may_tidy_up),
         cmocka_unit_test(a_quick_command_does_not_meet_its_timeout),

@@ -1,5 +1,5 @@
 /*
- * Makes one of the attempts, or all, inside a sandbox.
+ * Makes all attempts, inside a sandbox.
  * usage: local_attempt PID PORT ABSTRACT FILE
  * Prints a line for each that was allowed.
  */
@@ -35,11 +35,13 @@ int main(int argc, char **argv)
     ctx.port = atoi(argv[2]);
     ctx.abstract = argv[3];
     ctx.file = argv[4];
-    for (const struct attempt *at = attempts; at->name; at++) {
-        if (allowed(at, &ctx)) {
-            (void)printf("%s\n", at->name);
+    for (size_t i = 0; attempt_tables[i]; i++) {
+        for (const struct attempt *at = attempt_tables[i]; at->name; at++) {
+            if (allowed(at, &ctx)) {
+                (void)printf("%s\n", at->name);
+            }
+            count++;
         }
-        count++;
     }
     (void)printf("%d attempts\n", count);
     return 0;
