@@ -59,15 +59,24 @@ struct opening {
 
 static const struct park_kind opening_kind = {.free = free};
 
+static void drop_file(struct held *held)
+{
+    file_close(container_of(held, struct file, held));
+}
+
 static void reply_open(fuse_req_t req, struct file *file,
                        struct fuse_file_info *fi)
 {
     const struct file_ops *ops = file->node.row->ops;
+    struct held_set *held = fs_of(req)->held;
 
     fi->fh = (uint64_t)(uintptr_t)file;
     fi->direct_io = 1;
     fi->noflush = !(ops && ops->flush);
+    file->held.drop = drop_file;
+    held_add(held, &file->held);
     if (fuse_reply_open(req, fi) < 0) {
+        held_remove(held, &file->held);
         file_close(file);
     }
 }
@@ -137,6 +146,7 @@ void control_release(fuse_req_t req, struct inode *inode,
 {
     (void)inode;
     pollers_forget(fs_of(req)->pollers, file_of(fi));
+    held_remove(fs_of(req)->held, &file_of(fi)->held);
     file_close(file_of(fi));
     reply_ok(req);
 }

@@ -11,11 +11,13 @@
 #include "core/buf.h"
 #include "core/exec.h"
 #include "core/mutex.h"
+#include "fs/held.h"
 #include "fs/node.h"
 
 #include <sys/types.h>
 
 struct file {
+    struct held held; /* While the kernel has it. */
     const struct node_mount *mount;
     struct node node;  /* With references. */
     struct exec *exec; /* Of files below execs/N; a reference. */

@@ -17,6 +17,7 @@
 
 #include <fuse3/fuse_lowlevel.h>
 
+struct held_set;
 struct inode;
 struct inode_table;
 struct kernel;
@@ -28,6 +29,7 @@ struct fs {
     struct loop *loop;
     struct fuse_session *fuse;
     struct inode_table *inodes;
+    struct held_set *held;
     struct parks *parks;
     struct pollers *pollers;
     struct kernel *kernel;

@@ -6,6 +6,7 @@
 #include "fs/control.h"
 #include "fs/daemon.h"
 #include "fs/fs.h"
+#include "fs/held.h"
 #include "fs/inode.h"
 #include "fs/kernel.h"
 #include "fs/options.h"
@@ -138,8 +139,9 @@ static int new_parts(struct fs *fs, struct err *err)
 
     fs->kernel = kernel_new();
     fs->pollers = pollers_new();
+    fs->held = held_new();
     fs->inodes = inode_table_new(&root);
-    if (!fs->kernel || !fs->pollers || !fs->inodes) {
+    if (!fs->kernel || !fs->pollers || !fs->held || !fs->inodes) {
         return err_set(err, ENOMEM, "out of memory");
     }
     return 0;
@@ -180,6 +182,9 @@ static void stop(struct fs *fs)
     if (fs->fuse) {
         fuse_session_unmount(fs->fuse);
     }
+    if (fs->held) {
+        held_clear(fs->held);
+    }
     if (fs->inodes) {
         inode_table_clear(fs->inodes);
     }
@@ -189,6 +194,7 @@ static void stop(struct fs *fs)
     loop_free(fs->loop);
     parks_free(fs->parks);
     pollers_free(fs->pollers);
+    held_free(fs->held);
     inode_table_free(fs->inodes);
     if (fs->fuse) {
         fuse_session_destroy(fs->fuse);

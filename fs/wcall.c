@@ -43,6 +43,36 @@ void wopen_unref(struct wopen *handle)
     }
 }
 
+static void drop_open(struct held *held)
+{
+    wopen_unref(container_of(held, struct wopen, held));
+}
+
+void wcall_give(struct wcall *call, struct inode *inode)
+{
+    call->fi.fh = (uint64_t)(uintptr_t)call->opened;
+    call->opened->held.drop = drop_open;
+    held_add(call->fs->held, &call->opened->held);
+    inode_opened(call->fs->inodes, inode);
+}
+
+void wcall_take_back(struct wcall *call, struct inode *inode)
+{
+    inode_closed(call->fs->inodes, inode);
+    held_remove(call->fs->held, &call->opened->held);
+}
+
+void wopen_release(fuse_req_t req, struct inode *inode,
+                   const struct fuse_file_info *fi)
+{
+    struct wopen *handle = wopen_of(fi);
+
+    held_remove(fs_of(req)->held, &handle->held);
+    wopen_unref(handle);
+    inode_closed(fs_of(req)->inodes, inode);
+    reply_ok(req);
+}
+
 static struct reply_about about_of(const struct wcall *call)
 {
     struct reply_about about = {

@@ -10,6 +10,7 @@
 #define SESSIONFS_WCALL_H
 
 #include "core/session.h"
+#include "fs/held.h"
 #include "fs/inode.h"
 #include "fs/park.h"
 
@@ -19,6 +20,7 @@
 
 /* An open file or directory, as fi->fh; shared with requests that run. */
 struct wopen {
+    struct held held; /* While the kernel has it. */
     atomic_uint refs;
     struct ws_file *file;
     struct ws_dir *dir; /* NULL in both: a directory without a sandbox. */
@@ -130,6 +132,31 @@ struct wopen *wopen_new(struct ws_file *file, struct ws_dir *dir);
 struct wopen *wopen_of(const struct fuse_file_info *fi);
 /** @param handle one reference less; NULL is fine */
 void wopen_unref(struct wopen *handle);
+/**
+ * Gives what a call opened to the kernel, by call->fi, before the reply.
+ *
+ * @param call  with its handle
+ * @param inode counts as open
+ */
+void wcall_give(struct wcall *call, struct inode *inode);
+
+/**
+ * Undoes wcall_give() when the reply failed.
+ *
+ * @param call  as given
+ * @param inode as given
+ */
+void wcall_take_back(struct wcall *call, struct inode *inode);
+
+/**
+ * Answers a release.
+ *
+ * @param req   answered
+ * @param inode counts as closed
+ * @param fi    what is released
+ */
+void wopen_release(fuse_req_t req, struct inode *inode,
+                   const struct fuse_file_info *fi);
 
 /**
  * The inode of a node, with one lookup counted.

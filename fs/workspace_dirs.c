@@ -31,12 +31,9 @@ static int empty_opendir(struct wcall *call, struct err *err)
 
 static void reply_opendir(struct wcall *call, fuse_req_t req)
 {
-    struct inode_table *inodes = call->fs->inodes;
-
-    call->fi.fh = (uint64_t)(uintptr_t)call->opened;
-    inode_opened(inodes, call->inode);
+    wcall_give(call, call->inode);
     if (fuse_reply_open(req, &call->fi) < 0) {
-        inode_closed(inodes, call->inode);
+        wcall_take_back(call, call->inode);
         return;
     }
     call->opened = NULL;

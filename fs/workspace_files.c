@@ -15,9 +15,9 @@ static int keep_open(struct wcall *call, struct ws_file *file, struct err *err)
  * Hands the handle to the kernel. Where nothing is staged a close has nothing
  * to tell, so the kernel need not ask.
  */
-static void give_handle(struct wcall *call)
+static void give_handle(struct wcall *call, struct inode *inode)
 {
-    call->fi.fh = (uint64_t)(uintptr_t)call->opened;
+    wcall_give(call, inode);
     call->fi.noflush = call->opened->file && !ws_blocks(call->ws);
 }
 
@@ -31,12 +31,9 @@ static int run_open(struct wcall *call, struct err *err)
 
 static void reply_opened(struct wcall *call, fuse_req_t req)
 {
-    struct inode_table *inodes = call->fs->inodes;
-
-    give_handle(call);
-    inode_opened(inodes, call->inode);
+    give_handle(call, call->inode);
     if (fuse_reply_open(req, &call->fi) < 0) {
-        inode_closed(inodes, call->inode);
+        wcall_take_back(call, call->inode);
         return;
     }
     call->opened = NULL;
@@ -74,17 +71,15 @@ static int run_create(struct wcall *call, struct err *err)
 
 static void reply_created(struct wcall *call, fuse_req_t req)
 {
-    struct inode_table *inodes = call->fs->inodes;
     struct inode *inode = wcall_look_up(call, call->made);
 
     if (!inode) {
         wcall_no_memory(call, req);
         return;
     }
-    give_handle(call);
-    inode_opened(inodes, inode);
+    give_handle(call, inode);
     if (!reply_create(req, inode, &call->attr, &call->fi)) {
-        inode_closed(inodes, inode);
+        wcall_take_back(call, inode);
         return;
     }
     call->opened = NULL;
@@ -111,9 +106,7 @@ void workspace_create(fuse_req_t req, struct inode *dir, const char *name,
 void workspace_release(fuse_req_t req, struct inode *inode,
                        struct fuse_file_info *fi)
 {
-    wopen_unref(wopen_of(fi));
-    inode_closed(fs_of(req)->inodes, inode);
-    reply_ok(req);
+    wopen_release(req, inode, fi);
 }
 
 /* Reads into memory, unless the reply can take the data from the fd itself. */
