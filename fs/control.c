@@ -29,9 +29,8 @@ static int begin(fuse_req_t req, const struct node *node, struct node_ctx *ctx,
     return node_ctx_init(&fs_of(req)->mount, &caller, node, ctx, err);
 }
 
-/* How a request is logged. What changes names is recorded when it fails. */
-static struct reply_about about(const char *op, const struct inode *inode,
-                                const char *name, bool always)
+struct reply_about control_about(const char *op, const struct inode *inode,
+                                 const char *name, bool always)
 {
     struct reply_about out = {
         .op = op,
@@ -47,7 +46,7 @@ static struct reply_about about(const char *op, const struct inode *inode,
 static void fail(fuse_req_t req, const char *op, const struct inode *inode,
                  const char *name, const struct err *err)
 {
-    struct reply_about what = about(op, inode, name, false);
+    struct reply_about what = control_about(op, inode, name, false);
 
     reply_err(req, &what, -err->code, err);
 }
@@ -56,7 +55,7 @@ static void fail_change(fuse_req_t req, const char *op,
                         const struct inode *inode, const char *name,
                         const struct err *err)
 {
-    struct reply_about what = about(op, inode, name, true);
+    struct reply_about what = control_about(op, inode, name, true);
 
     reply_err(req, &what, -err->code, err);
 }
@@ -82,8 +81,8 @@ static int stat_node(fuse_req_t req, const struct node *node, struct stat *out,
     return rc;
 }
 
-int control_stat(fuse_req_t req, const struct inode *inode, struct stat *out,
-                 struct err *err)
+static int stat_inode(fuse_req_t req, const struct inode *inode,
+                      struct stat *out, struct err *err)
 {
     struct node node = control_node(inode);
 
@@ -97,7 +96,7 @@ static void control_getattr(fuse_req_t req, struct inode *inode,
     struct stat attr;
 
     (void)fi;
-    if (control_stat(req, inode, &attr, &err) < 0) {
+    if (stat_inode(req, inode, &attr, &err) < 0) {
         fail(req, "getattr", inode, NULL, &err);
         return;
     }
@@ -132,7 +131,7 @@ static void control_setattr(fuse_req_t req, struct inode *inode,
 {
     struct err err = ERR_INIT;
     struct stat attr;
-    int rc = control_stat(req, inode, &attr, &err);
+    int rc = stat_inode(req, inode, &attr, &err);
 
     (void)fi;
     if (rc == 0 && !changes_nothing(&attr, want, to_set)) {
@@ -435,7 +434,7 @@ static void control_lseek(fuse_req_t req, struct inode *inode, off_t off,
 {
     struct err err = ERR_INIT;
     struct stat attr;
-    int rc = control_stat(req, inode, &attr, &err);
+    int rc = stat_inode(req, inode, &attr, &err);
 
     (void)fi;
     if (rc == 0 && (off < 0 || off >= attr.st_size)) {

@@ -7,6 +7,7 @@
 #define SESSIONFS_CONTROL_H
 
 #include "fs/inode.h"
+#include "fs/reply.h"
 
 extern const struct fs_part control_part;
 
@@ -14,16 +15,15 @@ extern const struct fs_part control_part;
 struct node control_node(const struct inode *inode);
 
 /**
- * The attributes of a control file.
+ * What a request is about, for the log.
  *
- * @param req   who asks
- * @param inode the file
- * @param out   written on success
- * @param err   filled on failure
- * @return 0 or a negative errno
+ * @param op     "mkdir"; static
+ * @param inode  of this part; borrowed, as name
+ * @param name   in that directory; NULL: the inode's own
+ * @param always recorded whatever the errno is: it asks for a change
  */
-MUST_USE int control_stat(fuse_req_t req, const struct inode *inode,
-                          struct stat *out, struct err *err);
+struct reply_about control_about(const char *op, const struct inode *inode,
+                                 const char *name, bool always);
 
 void control_open(fuse_req_t req, struct inode *inode,
                   struct fuse_file_info *fi);

@@ -35,20 +35,6 @@ static struct file_call call_of(fuse_req_t req, const struct fuse_file_info *fi)
     return call;
 }
 
-static struct reply_about about(const char *op, const struct inode *inode,
-                                bool always)
-{
-    struct reply_about out = {
-        .op = op,
-        .session = inode_key(inode)->session,
-        .name = inode_key(inode)->row->name,
-        .exec_n = inode_key(inode)->exec_n,
-        .always = always,
-    };
-
-    return out;
-}
-
 /* ---- open ---- */
 
 struct opening {
@@ -126,7 +112,7 @@ static void open_later(fuse_req_t req, const struct reply_about *what,
 void control_open(fuse_req_t req, struct inode *inode,
                   struct fuse_file_info *fi)
 {
-    struct reply_about what = about("open", inode, false);
+    struct reply_about what = control_about("open", inode, NULL, false);
     struct node node = control_node(inode);
     struct err err = ERR_INIT;
     struct file *file;
@@ -330,7 +316,7 @@ static void read_later(fuse_req_t req, const struct reply_about *what,
 void control_read(fuse_req_t req, struct inode *inode, size_t size, off_t off,
                   struct fuse_file_info *fi)
 {
-    struct reply_about what = about("read", inode, false);
+    struct reply_about what = control_about("read", inode, NULL, false);
     struct file_call call = call_of(req, fi);
     struct err err = ERR_INIT;
     AUTO_FREE char *data = malloc(size);
@@ -395,7 +381,7 @@ static void store(fuse_req_t req, const struct reply_about *what,
 void control_write(fuse_req_t req, struct inode *inode, const char *data,
                    size_t size, off_t off, struct fuse_file_info *fi)
 {
-    struct reply_about what = about("write", inode, true);
+    struct reply_about what = control_about("write", inode, NULL, true);
     struct file *file = file_of(fi);
     struct file_call call = call_of(req, fi);
     struct err err = ERR_INIT;
@@ -467,7 +453,7 @@ static void flush_later(fuse_req_t req, const struct reply_about *what,
 void control_flush(fuse_req_t req, struct inode *inode,
                    struct fuse_file_info *fi)
 {
-    struct reply_about what = about("flush", inode, true);
+    struct reply_about what = control_about("flush", inode, NULL, true);
     struct file *file = file_of(fi);
     const struct file_ops *ops = file->node.row->ops;
     struct file_call call = call_of(req, fi);

@@ -37,7 +37,7 @@ static void session_news(void *arg, struct session *session)
     pollers_wake(arg, session);
 }
 
-/* A connected socket and a directory watched by a sandbox cost fds each. */
+/* Open files and running commands cost descriptors. */
 static void raise_fd_limit(void)
 {
     struct rlimit limit;
