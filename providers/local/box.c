@@ -16,6 +16,7 @@
 enum {
     POLL_FIRST_US = 30,  /* The kernel tells of a freeze 10 ms late; */
     POLL_MOST_US = 2000, /* so we look, ever more seldom. */
+    ABANDON_MS = 1000,   /* For the end of one that did not become ready. */
 };
 
 /* Distinguishes boxes of one session. */
@@ -62,6 +63,18 @@ static int await_ready(const struct box *box, const struct limits *limits,
     return rc;
 }
 
+/* The caller's limits may have passed, but its cgroup should not stay. */
+static void abandon(struct box *box)
+{
+    struct cancel never = {.fd = -1};
+    struct limits limits = {.deadline_ms = clock_deadline(ABANDON_MS),
+                            .cancel = &never};
+    struct err ignored = ERR_INIT;
+
+    (void)box_end(box, &limits, &ignored);
+    box_unref(box);
+}
+
 int box_start(struct link *link, uint64_t number, uint32_t id_base,
               int workspace, const struct limits *limits, struct box **out,
               struct err *err)
@@ -94,10 +107,7 @@ int box_start(struct link *link, uint64_t number, uint32_t id_base,
     atomic_init(&box->refs, 1);
     rc = await_ready(box, limits, err);
     if (rc < 0) {
-        struct err ignored = ERR_INIT;
-
-        (void)box_end(box, limits, &ignored);
-        box_unref(box);
+        abandon(box);
         return rc;
     }
     *out = box;

@@ -273,6 +273,12 @@ int filter_build(struct filter *out, struct err *err)
     return rc < 0 ? err_set(err, -rc, "cannot compile the seccomp filter") : 0;
 }
 
+void filter_done(struct filter *filter)
+{
+    free(filter->allow.filter);
+    free(filter->deny.filter);
+}
+
 static int install(const struct sock_fprog *program)
 {
     return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0UL, program) < 0

@@ -242,5 +242,6 @@ int main(void)
     if (keeper.group >= 0) {
         cleared = clear_group(keeper.self, keeper.group, keeper.name);
     }
+    filter_done(&keeper.filter);
     return cleared && rc == 0 ? 0 : 1;
 }

@@ -26,11 +26,14 @@ struct filter {
 /**
  * Compiles the filters. In the keeper, once.
  *
- * @param out kept to the end of the process
+ * @param out filled on success; filter_done() frees it
  * @param err filled on failure
  * @return 0 or a negative errno
  */
 MUST_USE int filter_build(struct filter *out, struct err *err);
+
+/** @param filter as built, or all zero; freed */
+void filter_done(struct filter *filter);
 
 /**
  * Puts the filters on the calling process, which has no_new_privs. In a

@@ -154,8 +154,10 @@ static int make_workspace(const struct sandbox *sandbox, struct err *err)
         return dir;
     }
     if (mkdirat(dir, WORKSPACE_DIR, 0755) == 0) {
+        /* Our umask is not the sandbox's. */
         if (fchownat(dir, WORKSPACE_DIR, base + WIRE_USER, base + WIRE_GROUP,
-                     AT_SYMLINK_NOFOLLOW) < 0) {
+                     AT_SYMLINK_NOFOLLOW) < 0 ||
+            fchmodat(dir, WORKSPACE_DIR, 0755, 0) < 0) {
             return err_errno(err, "cannot give away the workspace");
         }
     } else if (errno != EEXIST) {

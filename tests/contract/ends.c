@@ -72,8 +72,8 @@ static const char *const trees[] = {
     "echo ready; sleep 4321",
     "trap '' TERM HUP INT; echo ready; sleep 4321; sleep 4321",
     "echo ready; sleep 4321 & sleep 4321 & wait",
-    "setsid sh -c 'trap \"\" TERM; echo ready; sleep 4321; sleep 4321' & "
-    "wait; sleep 4321",
+    ("setsid sh -c 'trap \"\" TERM; echo ready; sleep 4321; sleep 4321' & "
+     "wait; sleep 4321"),
     "(setsid sh -c 'sleep 4321 & sleep 4321' &) ; echo ready; sleep 4321",
     "echo ready; kill -STOP $$; sleep 4321",
     "sleep 4321 & kill -STOP $!; echo ready; wait",

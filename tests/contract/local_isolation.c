@@ -201,7 +201,7 @@ static void limits_hold(void **state)
         {"ls /proc/self/fd | wc -l", "4\n"},
         {"hostname", "sandbox\n"},
         {"id -un", "user\n"},
-        {"stat -c %U /workspace", "user\n"},
+        {"stat -c '%U %a' /workspace", "user 755\n"},
         {"tail -n +3 /proc/net/dev | cut -d: -f1 | tr -d ' '", "lo\n"},
         {"cut -d: -f3 /proc/self/cgroup | grep -c sessionfs", "0\n"},
         {"ls -d /proc/[0-9]* | wc -l | awk '$1 < 8' | wc -l", "1\n"},

@@ -5,6 +5,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum {
@@ -30,6 +31,8 @@ int main(void)
         (void)fprintf(stderr, "only root can make sandboxes\n");
         return SKIPPED;
     }
+    /* As a daemon that keeps its state to itself. */
+    (void)umask(077);
     bench_use("local");
     return suite_local_isolation() + suite_local_leftovers() ? 1 : 0;
 }
