@@ -121,6 +121,7 @@ static void give_program(struct bench *bench, struct bench_box *box,
                      0);
     to = openat(root.fd, name, O_WRONLY | O_CREAT | O_CLOEXEC, 0755);
     assert_int_equal(sendfile(to, from, NULL, (size_t)st.st_size), st.st_size);
+    assert_int_equal(fchmod(to, 0755), 0);
     (void)close(from);
     (void)close(to);
     (void)close(root.fd);
