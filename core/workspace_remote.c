@@ -320,7 +320,12 @@ static int remote_link(struct ws_node *node, const struct ws_place *place,
     rc = about.r->files->link(about.r->provider, &about.r->sandbox, from.text,
                               about.path.text, &place->ctx->limits, err);
     rc = end(&about, rc, err);
-    return rc < 0 ? rc : remote_getattr(node, NULL, place->ctx, attr, err);
+    if (rc < 0) {
+        return rc;
+    }
+    remote_node_linked(remote_node_of(node), remote_node_of(place->dir),
+                       place->name);
+    return remote_getattr(node, NULL, place->ctx, attr, err);
 }
 
 static int remote_remove(struct ws_node *dir, const char *name, bool is_dir,

@@ -127,6 +127,17 @@ void remote_node_moved(const struct ws_move *move);
 /** @param node a node @return the directories between the root and it */
 unsigned remote_depth(struct remote_node *node);
 
+/**
+ * Gives a node the newest of its names. Whoever links a file and removes the
+ * first name has it under the second; the first is found again by lookup.
+ *
+ * @param node that was linked
+ * @param dir  where
+ * @param name the new name
+ */
+void remote_node_linked(struct remote_node *node, struct remote_node *dir,
+                        const char *name);
+
 void remote_node_unhash(struct ws_node *node);
 void remote_node_free(struct ws_node *node);
 

@@ -43,9 +43,14 @@ int remote_open(struct ws_node *node, int flags, const struct ws_ctx *ctx,
 {
     const struct stat empty = {.st_size = 0};
     struct remote_file *file;
+    struct remote_path path;
     struct stat attr;
     int rc = check_type(remote_node_of(node)->type, err);
 
+    if (rc == 0) {
+        /* Told now, -ESTALE makes the kernel look the name up again. */
+        rc = remote_path(remote_node_of(node), NULL, &path, err);
+    }
     if (rc == 0 && (flags & O_TRUNC) && (flags & O_ACCMODE) != O_RDONLY) {
         rc =
             ws_setattr(node, NULL, PROVIDER_ATTR_SIZE, &empty, ctx, &attr, err);

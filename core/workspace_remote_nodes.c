@@ -304,6 +304,28 @@ static struct remote_node *put_at(struct remote *r, struct remote_node *node,
     return old;
 }
 
+void remote_node_linked(struct remote_node *node, struct remote_node *dir,
+                        const char *name)
+{
+    struct remote *r = remote_tree(node);
+    struct remote_node *old = NULL;
+    struct remote_node *other;
+    char *copy = strdup(name);
+
+    mutex_lock(&r->base.lock);
+    other = find(r, dir, name);
+    if (other) {
+        make_gone(r, other); /* What the engine had there once. */
+    }
+    if (copy && !node->gone) {
+        unhash(r, node);
+        old = put_at(r, node, dir, TAKE_PTR(copy));
+    }
+    mutex_unlock(&r->base.lock);
+    ws_node_unref(old ? &old->base : NULL);
+    free(copy);
+}
+
 void remote_node_moved(const struct ws_move *move)
 {
     struct remote_node *from = remote_node_of(move->from);

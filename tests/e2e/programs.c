@@ -229,7 +229,7 @@ static void forty_rounds_see_each_other(void **state)
 static const struct CMUnitTest tests[] = {
     e2e_test(editors_work),
     e2e_test(tar_unpacks_and_packs_the_same),
-    e2e_test_of("local", git_keeps_a_repository),
+    e2e_test(git_keeps_a_repository),
     e2e_test_of("local", git_inside_and_outside_agree),
     e2e_test(sqlite_works_in_both_journal_modes),
     e2e_test(rsync_copies_both_ways),

@@ -86,6 +86,23 @@ static void a_removed_or_replaced_open_file_is_stale(void **state)
     ws_close(replaced);
 }
 
+static void a_linked_file_outlives_its_first_name(void **state)
+{
+    struct fixture *fx = *state;
+    struct ws_node *node;
+    struct stat attr;
+
+    fixture_write(fx, "a", "text");
+    node = fixture_at(fx, "a");
+    assert_int_equal(ws_link(node, fx->root, "b", &fx->ctx, &attr, &fx->err),
+                     0);
+    assert_int_equal(fixture_unlink(fx, "a"), 0);
+    assert_int_equal(ws_getattr(node, NULL, &fx->ctx, &attr, &fx->err), 0);
+    assert_int_equal(attr.st_size, 4);
+    fixture_expect(fx, "b", "text");
+    ws_node_unref(node);
+}
+
 static void all_files_are_the_mounting_users(void **state)
 {
     struct fixture *fx = *state;
@@ -136,6 +153,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         ONE(a_removed_or_replaced_open_file_is_stale),
+        ONE(a_linked_file_outlives_its_first_name),
         ONE(all_files_are_the_mounting_users),
         ONE(what_the_provider_lacks_is_said),
     };
