@@ -112,6 +112,7 @@ static void rsync_copies_both_ways(void **state)
     (void)state;
     expect_shell(
         "mkdir $T/src $T/back; cp -r /usr/include/linux/netfilter* $T/src\n"
+        "touch -d 2001-01-01 $T/src/netfilter.h\n"
         "rsync -a $T/src/ workspace/; rsync -a workspace/ $T/back/\n"
         "diff -r $T/src $T/back; echo x >> $T/src/netfilter.h\n"
         "rsync -ai $T/src/ workspace/; rsync -ai $T/src/ workspace/\n"
