@@ -134,11 +134,6 @@ void loop_post(struct loop *loop, loop_fn *fn, void *arg)
     (void)eventfd_write(loop->wake_fd, 1);
 }
 
-bool loop_inside(const struct loop *loop)
-{
-    return pthread_equal(pthread_self(), loop->thread) != 0;
-}
-
 int loop_source_new(struct loop *loop, int fd, uint32_t events, loop_fd_fn *fn,
                     void *arg, struct loop_source **out, struct err *err)
 {

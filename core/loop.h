@@ -56,12 +56,6 @@ void loop_free(struct loop *loop);
 void loop_post(struct loop *loop, loop_fn *fn, void *arg);
 
 /**
- * @param loop the loop
- * @return whether the caller runs in its thread
- */
-bool loop_inside(const struct loop *loop);
-
-/**
  * Watches an fd.
  *
  * @param loop   the loop; the caller is in its thread

@@ -314,13 +314,11 @@ static void reopen_session(struct session *session)
     mutex_unlock(&session->lock);
 }
 
-int registry_remove(struct registry *registry, const char *id,
-                    const struct caller *caller, struct err *err)
+int registry_remove(struct registry *registry, const char *id, struct err *err)
 {
     struct session *session = NULL;
     int rc = registry_find(registry, id, &session, err);
 
-    (void)caller;
     if (rc < 0) {
         return rc;
     }

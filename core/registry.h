@@ -29,7 +29,6 @@ enum {
 /* Who asks: recorded in `events` and `error`. */
 struct caller {
     uid_t uid;
-    gid_t gid;
     pid_t pid;
 };
 
@@ -115,13 +114,12 @@ MUST_USE int registry_find(struct registry *registry, const char *id,
  *
  * @param registry the registry
  * @param id       its name
- * @param caller   who asks
  * @param err      filled on failure
  * @return 0, -ENOENT, -ENOTEMPTY while there is a sandbox, -EBUSY while
  *         something of it runs
  */
 MUST_USE int registry_remove(struct registry *registry, const char *id,
-                             const struct caller *caller, struct err *err);
+                             struct err *err);
 
 /**
  * Gives a session another id. Its number, files and history stay.

@@ -385,11 +385,10 @@ static int check_xattr(const struct ws_node *node, const char *name, int other,
 }
 
 ssize_t ws_getxattr(struct ws_node *node, const char *name, void *out,
-                    size_t size, const struct ws_ctx *ctx, struct err *err)
+                    size_t size, struct err *err)
 {
     int rc = check_xattr(node, name, ENODATA, err);
 
-    (void)ctx;
     if (rc < 0) {
         return rc;
     }
@@ -397,31 +396,26 @@ ssize_t ws_getxattr(struct ws_node *node, const char *name, void *out,
 }
 
 ssize_t ws_listxattr(struct ws_node *node, char *out, size_t size,
-                     const struct ws_ctx *ctx, struct err *err)
+                     struct err *err)
 {
-    (void)ctx;
     return node->tree->ops->listxattr
                ? node->tree->ops->listxattr(node, out, size, err)
                : 0;
 }
 
 int ws_setxattr(struct ws_node *node, const char *name, const void *value,
-                size_t size, int flags, const struct ws_ctx *ctx,
-                struct err *err)
+                size_t size, int flags, struct err *err)
 {
     int rc = check_xattr(node, name, EPERM, err);
 
-    (void)ctx;
     return rc < 0
                ? rc
                : node->tree->ops->setxattr(node, name, value, size, flags, err);
 }
 
-int ws_removexattr(struct ws_node *node, const char *name,
-                   const struct ws_ctx *ctx, struct err *err)
+int ws_removexattr(struct ws_node *node, const char *name, struct err *err)
 {
     int rc = check_xattr(node, name, EPERM, err);
 
-    (void)ctx;
     return rc < 0 ? rc : node->tree->ops->removexattr(node, name, err);
 }

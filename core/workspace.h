@@ -32,7 +32,6 @@ struct ws_dir;    /* One open directory. */
 struct ws_ctx {
     uid_t uid; /* Of the calling process; owner of what it creates, */
     gid_t gid; /* as the mount shows ids. */
-    mode_t umask;
     struct limits limits;
 };
 
@@ -194,15 +193,14 @@ MUST_USE int ws_statfs(struct workspace *ws, const struct ws_ctx *ctx,
  * read, unlisted.
  * Bytes of the value or list; size 0 asks for the size; -ERANGE. */
 MUST_USE ssize_t ws_getxattr(struct ws_node *node, const char *name, void *out,
-                             size_t size, const struct ws_ctx *ctx,
-                             struct err *err);
+                             size_t size, struct err *err);
 MUST_USE ssize_t ws_listxattr(struct ws_node *node, char *out, size_t size,
-                              const struct ws_ctx *ctx, struct err *err);
+                              struct err *err);
 /* flags: XATTR_CREATE, XATTR_REPLACE or 0. */
 MUST_USE int ws_setxattr(struct ws_node *node, const char *name,
                          const void *value, size_t size, int flags,
-                         const struct ws_ctx *ctx, struct err *err);
+                         struct err *err);
 MUST_USE int ws_removexattr(struct ws_node *node, const char *name,
-                            const struct ws_ctx *ctx, struct err *err);
+                            struct err *err);
 
 #endif

@@ -192,7 +192,7 @@ void file_store(struct file *file, const struct file_call *call,
 
 static bool text_changed(struct file *file)
 {
-    static const struct caller nobody = {0, 0, 0};
+    static const struct caller nobody = {0, 0};
     struct buf text = BUF_INIT(NODE_TEXT_MAX);
     struct err err = ERR_INIT;
     bool changed = true;

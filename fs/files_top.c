@@ -52,7 +52,7 @@ static int sessions_make(const struct node_ctx *ctx, const char *name,
 static int sessions_remove(const struct node_ctx *ctx, const char *name,
                            struct err *err)
 {
-    return registry_remove(ctx->mount->registry, name, &ctx->caller, err);
+    return registry_remove(ctx->mount->registry, name, err);
 }
 
 static int sessions_rename(const struct node_ctx *ctx, const char *name,

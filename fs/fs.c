@@ -27,7 +27,7 @@ struct fs *fs_of(fuse_req_t req)
 struct caller fs_caller(fuse_req_t req)
 {
     const struct fuse_ctx *ctx = fuse_req_ctx(req);
-    struct caller caller = {ctx->uid, ctx->gid, ctx->pid};
+    struct caller caller = {ctx->uid, ctx->pid};
 
     return caller;
 }

@@ -101,11 +101,6 @@ int gather_add(struct gather *gather, uint64_t owner, const void *data,
     return tell(gather, err);
 }
 
-bool gather_has(const struct gather *gather, uint64_t owner)
-{
-    return find(gather, owner) != NULL;
-}
-
 static bool is_blank(const struct buf *bytes)
 {
     for (size_t i = 0; i < bytes->size; i++) {

@@ -40,9 +40,6 @@ void gather_done(struct gather *gather);
 MUST_USE int gather_add(struct gather *gather, uint64_t owner, const void *data,
                         size_t size, struct err *err);
 
-/** @return whether there is a text @param gather of it @param owner whose */
-bool gather_has(const struct gather *gather, uint64_t owner);
-
 /**
  * Takes an owner's text.
  *

@@ -103,7 +103,6 @@ struct wcall *wcall_new(fuse_req_t req, const struct wcall_kind *kind,
     call->ctx = (struct ws_ctx){
         .uid = ctx->uid,
         .gid = ctx->gid,
-        .umask = ctx->umask,
         .limits = {.deadline_ms = DEADLINE_NONE, .cancel = &never}};
     call->cancel.fd = -1;
     atomic_init(&call->refs, 1);

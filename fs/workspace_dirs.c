@@ -5,11 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* No entry of readdirplus is smaller in the kernel's form. */
-enum {
-    ENTRY_MIN = 128
-};
-
 static int keep_dir(struct wcall *call, struct ws_dir *dir, struct err *err)
 {
     call->opened = wopen_new(NULL, dir);
@@ -277,10 +272,9 @@ static int run_getxattr(struct wcall *call, struct err *err)
 {
     int rc = make_room(call, err);
 
-    return rc < 0
-               ? rc
-               : keep_size(call, ws_getxattr(call->node, call->name, call->out,
-                                             call->size, &call->ctx, err));
+    return rc < 0 ? rc
+                  : keep_size(call, ws_getxattr(call->node, call->name,
+                                                call->out, call->size, err));
 }
 
 static int empty_getxattr(struct wcall *call, struct err *err)
@@ -295,7 +289,7 @@ static int run_listxattr(struct wcall *call, struct err *err)
 
     return rc < 0 ? rc
                   : keep_size(call, ws_listxattr(call->node, call->out,
-                                                 call->size, &call->ctx, err));
+                                                 call->size, err));
 }
 
 /* Size 0 asks how much there is. */
@@ -343,7 +337,7 @@ void workspace_listxattr(fuse_req_t req, struct inode *inode, size_t size)
 static int run_setxattr(struct wcall *call, struct err *err)
 {
     return ws_setxattr(call->node, call->name, call->data, call->size,
-                       call->flags, &call->ctx, err);
+                       call->flags, err);
 }
 
 void workspace_setxattr(fuse_req_t req, struct inode *inode, const char *name,
@@ -366,7 +360,7 @@ void workspace_setxattr(fuse_req_t req, struct inode *inode, const char *name,
 
 static int run_removexattr(struct wcall *call, struct err *err)
 {
-    return ws_removexattr(call->node, call->name, &call->ctx, err);
+    return ws_removexattr(call->node, call->name, err);
 }
 
 void workspace_removexattr(fuse_req_t req, struct inode *inode,

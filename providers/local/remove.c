@@ -79,8 +79,6 @@ static int remove_below(struct removal *removal, int dir, const char *name)
     return move_up(removal, dir, name);
 }
 
-static int remove_at_top(struct removal *removal, int dir, const char *name);
-
 typedef int take_fn(struct removal *removal, int dir, const char *name);
 
 static bool is_dot(const char *name)

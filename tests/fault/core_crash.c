@@ -133,7 +133,7 @@ static void settle(struct fixture *fixture, const struct crash *crash)
     assert_int_equal(info.n, 2);
     assert_int_equal(info.status, EXEC_EXITED);
     assert_int_equal(fixture_destroy(session), 0);
-    assert_int_equal(registry_remove(fixture->registry, "a", &me, &err), 0);
+    assert_int_equal(registry_remove(fixture->registry, "a", &err), 0);
     session_unref(session);
     fixture_close(fixture);
     loop_free(fixture->loop);
@@ -164,7 +164,7 @@ static void remove_and_die(struct fixture *fixture)
     assert_int_equal(fixture_ensure(session, false), 0);
     assert_int_equal(fixture_destroy(session), 0);
     (void)setenv("SESSIONFS_CRASH", "session-removed", 1);
-    (void)!registry_remove(fixture->registry, "a", &me, &err);
+    (void)!registry_remove(fixture->registry, "a", &err);
     _exit(0);
 }
 

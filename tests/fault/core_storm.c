@@ -172,7 +172,7 @@ static void a_storm_leaves_the_sessions_as_good_as_new(void **state)
         fixture_exec(session, "exit:1", &info);
         assert_int_equal(info.status, EXEC_EXITED);
         assert_int_equal(fixture_destroy(session), 0);
-        assert_int_equal(registry_remove(fixture->registry, id, &me, &err), 0);
+        assert_int_equal(registry_remove(fixture->registry, id, &err), 0);
         session_unref(session);
     }
 }

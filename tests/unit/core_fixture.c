@@ -14,7 +14,7 @@ enum {
     WAIT_MS = 10000
 };
 
-const struct caller me = {.uid = 1000, .gid = 1000, .pid = 4242};
+const struct caller me = {.uid = 1000, .pid = 4242};
 
 static const struct provider_ops *const table[] = {
     &engine_local,

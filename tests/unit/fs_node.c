@@ -288,7 +288,7 @@ static void each_file_of_the_mount_has_its_own_number(void **state)
 static void a_text_is_made_at_offset_0_and_sliced_after(void **state)
 {
     const struct node node = {.row = &rows[0]};
-    const struct file_call call = {{0, 0, 0}, 1};
+    const struct file_call call = {{0, 0}, 1};
     struct err err = ERR_INIT;
     struct file *file;
     char out[64];
@@ -343,7 +343,7 @@ static void a_write_is_stripped_and_checked(void **state)
         {"a\0b", 3, -EINVAL, ""},
     };
     const struct node node = {.row = &rows[1]};
-    const struct file_call call = {{0, 0, 0}, 1};
+    const struct file_call call = {{0, 0}, 1};
     static char large[NODE_STORE_MAX + 1];
     struct err err = ERR_INIT;
     struct file *file;
@@ -368,7 +368,7 @@ static void poll_tells_a_changed_text(void **state)
 {
     const struct node news = {.row = &rows[1]};
     const struct node plain = {.row = &rows[0]};
-    const struct file_call call = {{0, 0, 0}, 1};
+    const struct file_call call = {{0, 0}, 1};
     struct err err = ERR_INIT;
     struct file *file;
     char out[64];

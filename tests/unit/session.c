@@ -229,8 +229,7 @@ static void an_unconfirmed_deletion_is_tried_again_and_named(void **state)
     assert_int_equal(registry_stats(fixture->registry, &text, &err), 0);
     assert_non_null(strstr(buf_str(&text), "sessionfs_deletions_pending 1\n"));
     buf_done(&text);
-    assert_int_equal(registry_remove(fixture->registry, "a", &me, &err),
-                     -ENOTEMPTY);
+    assert_int_equal(registry_remove(fixture->registry, "a", &err), -ENOTEMPTY);
     /* Nothing new is made beside what may still be there. */
     assert_int_equal(fixture_ensure(session, true), -ENOTCONN);
     assert_int_equal(engine_calls(ENGINE_CREATE), 1);
@@ -238,7 +237,7 @@ static void an_unconfirmed_deletion_is_tried_again_and_named(void **state)
     fixture_until(session_status(session) == SESSION_ABSENT);
     assert_int_equal(engine_calls(ENGINE_DESTROY), 3);
     err_clear(&err);
-    assert_int_equal(registry_remove(fixture->registry, "a", &me, &err), 0);
+    assert_int_equal(registry_remove(fixture->registry, "a", &err), 0);
     session_unref(session);
 }
 

@@ -170,35 +170,28 @@ static void user_xattrs_work_and_others_do_not(void **state)
 
     fixture_write(fx, "f", "x");
     node = fixture_at(fx, "f");
+    assert_int_equal(ws_setxattr(node, "user.a", "value", 5, 0, &fx->err), 0);
     assert_int_equal(
-        ws_setxattr(node, "user.a", "value", 5, 0, &fx->ctx, &fx->err), 0);
+        ws_setxattr(node, "user.a", "v", 1, XATTR_CREATE, &fx->err), -EEXIST);
+    assert_int_equal(ws_setxattr(node, "trusted.a", "v", 1, 0, &fx->err),
+                     -EPERM);
     assert_int_equal(
-        ws_setxattr(node, "user.a", "v", 1, XATTR_CREATE, &fx->ctx, &fx->err),
-        -EEXIST);
+        ws_setxattr(node, "system.posix_acl_access", "v", 1, 0, &fx->err),
+        -EOPNOTSUPP);
     assert_int_equal(
-        ws_setxattr(node, "trusted.a", "v", 1, 0, &fx->ctx, &fx->err), -EPERM);
-    assert_int_equal(ws_setxattr(node, "system.posix_acl_access", "v", 1, 0,
-                                 &fx->ctx, &fx->err),
-                     -EOPNOTSUPP);
-    assert_int_equal(
-        ws_getxattr(node, "security.capability", buf, 64, &fx->ctx, &fx->err),
-        -ENODATA);
-    assert_int_equal(ws_getxattr(node, "user.a", buf, 64, &fx->ctx, &fx->err),
-                     5);
+        ws_getxattr(node, "security.capability", buf, 64, &fx->err), -ENODATA);
+    assert_int_equal(ws_getxattr(node, "user.a", buf, 64, &fx->err), 5);
     assert_memory_equal(buf, "value", 5);
-    assert_int_equal(ws_getxattr(node, "user.a", NULL, 0, &fx->ctx, &fx->err),
-                     5);
-    assert_int_equal(ws_getxattr(node, "user.a", buf, 2, &fx->ctx, &fx->err),
-                     -ERANGE);
-    assert_int_equal(ws_listxattr(node, buf, 64, &fx->ctx, &fx->err), 7);
+    assert_int_equal(ws_getxattr(node, "user.a", NULL, 0, &fx->err), 5);
+    assert_int_equal(ws_getxattr(node, "user.a", buf, 2, &fx->err), -ERANGE);
+    assert_int_equal(ws_listxattr(node, buf, 64, &fx->err), 7);
     assert_string_equal(buf, "user.a");
-    assert_int_equal(ws_removexattr(node, "user.a", &fx->ctx, &fx->err), 0);
-    assert_int_equal(ws_listxattr(node, NULL, 0, &fx->ctx, &fx->err), 0);
+    assert_int_equal(ws_removexattr(node, "user.a", &fx->err), 0);
+    assert_int_equal(ws_listxattr(node, NULL, 0, &fx->err), 0);
     ws_node_unref(node);
     assert_int_equal(fixture_symlink(fx, "f", "l"), 0);
     node = fixture_at(fx, "l");
-    assert_int_equal(ws_setxattr(node, "user.a", "v", 1, 0, &fx->ctx, &fx->err),
-                     -EPERM);
+    assert_int_equal(ws_setxattr(node, "user.a", "v", 1, 0, &fx->err), -EPERM);
     ws_node_unref(node);
 }
 
