@@ -5,7 +5,6 @@
 #ifndef SESSIONFS_CLOCK_H
 #define SESSIONFS_CLOCK_H
 
-#include <stddef.h>
 #include <stdint.h>
 
 #define DEADLINE_NONE INT64_MAX

@@ -5,6 +5,8 @@
 #ifndef SESSIONFS_COMPILER_H
 #define SESSIONFS_COMPILER_H
 
+#include <stddef.h>
+
 #define MUST_USE        __attribute__((warn_unused_result))
 #define PRINTF(fmt, va) __attribute__((format(printf, fmt, va)))
 #define NORETURN        __attribute__((noreturn))

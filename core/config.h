@@ -4,8 +4,6 @@
 
 #include "core/err.h"
 
-#include <stdbool.h>
-
 struct config {
     char *provider;
     char *provider_config; /* A JSON object. */

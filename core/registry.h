@@ -9,7 +9,6 @@
 #ifndef SESSIONFS_REGISTRY_H
 #define SESSIONFS_REGISTRY_H
 
-#include "core/done.h"
 #include "core/loop.h"
 #include "core/provider.h"
 

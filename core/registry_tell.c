@@ -5,7 +5,6 @@
 #include "core/session_priv.h"
 
 #include <errno.h>
-#include <string.h>
 
 enum {
     LIST_BATCH = 256,

@@ -3,7 +3,6 @@
 
 #include "core/buf.h"
 #include "core/cleanup.h"
-#include "core/clock.h"
 #include "core/config.h"
 #include "core/json.h"
 #include "core/registry_priv.h"

@@ -10,6 +10,7 @@
 #ifndef SESSIONFS_SESSION_H
 #define SESSIONFS_SESSION_H
 
+#include "core/done.h"
 #include "core/registry.h"
 #include "core/workers.h"
 #include "core/workspace.h"

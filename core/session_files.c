@@ -8,8 +8,6 @@
 #include "core/registry_priv.h"
 #include "core/session_priv.h"
 
-#include <string.h>
-
 enum {
     MOST_ENSURES = 3, /* For one operation; then it is told to come again. */
     SLICE_MS = 100,

@@ -11,7 +11,6 @@
 #include "core/registry_priv.h"
 #include "core/session_priv.h"
 
-#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 

@@ -1,13 +1,11 @@
 /* The state directory and its lock. See store_dir.h. */
 #include "core/store_dir.h"
 
-#include "core/buf.h"
 #include "core/cleanup.h"
 #include "core/clock.h"
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <poll.h>
 #include <stdbool.h>
 #include <stdio.h>

@@ -1,11 +1,9 @@
 /* Sessions and the records of their sandboxes. See store.h. */
-#include "core/buf.h"
 #include "core/cleanup.h"
 #include "core/clock.h"
 #include "core/store_priv.h"
 
 #include <stdio.h>
-#include <string.h>
 
 void store_session_done(struct store_session *row)
 {

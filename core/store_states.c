@@ -1,5 +1,4 @@
 /* The records of sandboxes. See store.h. */
-#include "core/clock.h"
 #include "core/store_priv.h"
 
 #include <errno.h>

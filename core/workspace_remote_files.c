@@ -2,7 +2,6 @@
 #include "core/workspace_remote.h"
 
 #include "core/cleanup.h"
-#include "core/clock.h"
 #include "core/log.h"
 
 #include <errno.h>

@@ -4,6 +4,7 @@
 #include "core/buf.h"
 #include "core/cleanup.h"
 #include "core/session.h"
+#include "fs/inode.h"
 #include "fs/reply.h"
 #include "fs/workspace.h"
 

@@ -6,7 +6,6 @@
 #ifndef SESSIONFS_CONTROL_H
 #define SESSIONFS_CONTROL_H
 
-#include "fs/inode.h"
 #include "fs/reply.h"
 
 extern const struct fs_part control_part;

@@ -2,7 +2,6 @@
 #include "core/clock.h"
 #include "core/log.h"
 #include "core/loop.h"
-#include "core/session.h"
 #include "fs/control.h"
 #include "fs/daemon.h"
 #include "fs/fs.h"
@@ -16,7 +15,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>

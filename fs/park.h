@@ -23,8 +23,6 @@
 
 #include "fs/reply.h"
 
-#include <stdbool.h>
-
 struct park;
 struct parks;
 

@@ -12,7 +12,6 @@
 #include "core/err.h"
 
 #include <linux/filter.h>
-#include <stddef.h>
 #include <stdint.h>
 
 /* ---- filter.c: the system calls that commands have. ---- */

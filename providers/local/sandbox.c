@@ -4,7 +4,6 @@
 #include "core/cleanup.h"
 #include "providers/local/wire.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
 #include <linux/capability.h>
@@ -19,7 +18,6 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 
 /* The group namespace comes later, when init is in its own group. */
 #define NAMESPACES                                                             \

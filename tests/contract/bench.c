@@ -4,7 +4,6 @@
 #include "core/clock.h"
 #include "tests/cmocka.h"
 
-#include <errno.h>
 #include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>

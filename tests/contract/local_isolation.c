@@ -5,7 +5,6 @@
 #include "tests/contract/local_attempts.h"
 
 #include <arpa/inet.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>

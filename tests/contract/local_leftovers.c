@@ -7,7 +7,6 @@
 #include "tests/contract/local.h"
 
 #include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <sched.h>

@@ -2,7 +2,6 @@
 #include "tests/contract/bench.h"
 #include "tests/contract/local.h"
 
-#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>

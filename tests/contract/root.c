@@ -2,7 +2,6 @@
 #include "tests/cmocka.h"
 #include "tests/contract/bench.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,11 +1,7 @@
 /* Commands through `exec` as shells and languages write them. */
 #include "tests/e2e/tools.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
-#include <string.h>
-#include <unistd.h>
 
 #define PYTHON(text) "python3 -c '\nimport os, sys, time, signal\n" text "'\n"
 /* What there is to run: the numbers, on one line. */

@@ -10,15 +10,10 @@
 #define SESSIONFS_TESTS_E2E_MOUNT_H
 
 #include "core/compiler.h"
+#include "tests/cmocka.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <sys/types.h>
-
-#include <cmocka.h>
 
 enum {
     MNT_PATH_SIZE = 512,

@@ -2,7 +2,6 @@
 #include "tests/e2e/tools.h"
 
 #include <stdio.h>
-#include <string.h>
 
 enum {
     SESSIONS = 100,

@@ -1,8 +1,6 @@
 /* Programs that people use, on a workspace. */
 #include "tests/e2e/tools.h"
 
-#include <unistd.h>
-
 static const struct script editors[] = {
     {"sed -i",
      "cd workspace; printf 'a\\nb\\n' > f; chmod 640 f; sed -i s/a/x/ f; "

@@ -9,6 +9,8 @@
 #include "core/buf.h"
 #include "tests/e2e/mount.h"
 
+#include <string.h>
+
 enum {
     TOOLS_TEXT_MAX = 64 * 1024 * 1024,
     TOOLS_SHELL_MS = 20000, /* The deadline of a script. */

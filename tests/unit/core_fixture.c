@@ -3,7 +3,6 @@
 
 #include "core/clock.h"
 
-#include <errno.h>
 #include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>

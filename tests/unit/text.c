@@ -1,7 +1,6 @@
 /* JSON, configs and quoting. */
 #include "tests/cmocka.h"
 
-#include "core/clock.h"
 #include "core/config.h"
 #include "core/json.h"
 #include "core/quote.h"

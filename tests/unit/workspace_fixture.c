@@ -3,7 +3,6 @@
 
 #include "core/clock.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
