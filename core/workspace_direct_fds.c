@@ -190,8 +190,9 @@ static size_t evict_locked(int out[EVICT_BATCH]) REQUIRES(lock)
     limit = limit ? limit : default_limit();
     while (n_idle > limit && n < EVICT_BATCH) {
         struct direct_node *node =
-            container_of(list_pop(&idle), struct direct_node, lru);
+            container_of(idle.next, struct direct_node, lru);
 
+        list_remove(&node->lru);
         n_idle--;
         if (!node->handle && direct_tree(node)->handles) {
             node->handle = new_handle(node->fd);

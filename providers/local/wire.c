@@ -9,7 +9,7 @@
 /* Room for the fds of one message, aligned as the kernel wants it. */
 union control {
     char space[CMSG_SPACE(sizeof(int) * WIRE_FD_MAX)];
-    struct cmsghdr align;
+    struct cmsghdr head;
 };
 
 int wire_send(int sock, const struct wire *wire, const int *fds, size_t count,
@@ -23,11 +23,10 @@ int wire_send(int sock, const struct wire *wire, const int *fds, size_t count,
 
     memset(&control, 0, sizeof(control));
     if (count > 0) {
-        struct cmsghdr *head;
+        struct cmsghdr *head = &control.head;
 
         msg.msg_control = &control;
         msg.msg_controllen = CMSG_SPACE(sizeof(int) * count);
-        head = CMSG_FIRSTHDR(&msg);
         head->cmsg_level = SOL_SOCKET;
         head->cmsg_type = SCM_RIGHTS;
         head->cmsg_len = CMSG_LEN(sizeof(int) * count);

@@ -76,8 +76,9 @@ void mem_box_drop(struct mem *mem, struct mem_box *box)
     free(box);
 }
 
-static int new_box(struct mem *mem, uint64_t number, struct mem_box **out,
-                   struct err *err) REQUIRES(mem->lock)
+/* A sandbox with an empty tree; NULL without memory. */
+static struct mem_box *new_box(struct mem *mem, uint64_t number)
+    REQUIRES(mem->lock)
 {
     struct mem_box *box = calloc(1, sizeof(*box));
     char id[64];
@@ -93,11 +94,10 @@ static int new_box(struct mem *mem, uint64_t number, struct mem_box **out,
             free(box->external_id);
         }
         free(box);
-        return err_set(err, ENOMEM, "out of memory");
+        return NULL;
     }
     list_add(&mem->boxes, &box->link);
-    *out = box;
-    return 0;
+    return box;
 }
 
 static int fill_instance(const char *external_id, struct instance *instance,
@@ -123,24 +123,33 @@ static int fill_instance(const char *external_id, struct instance *instance,
     return 0;
 }
 
+static int make_box(struct mem *mem, struct sandbox *sandbox, struct err *err)
+    REQUIRES(mem->lock)
+{
+    struct mem_box *box = new_box(mem, sandbox->number);
+    int rc;
+
+    if (!box) {
+        return err_set(err, ENOMEM, "out of memory");
+    }
+    rc = fill_instance(box->external_id, sandbox->instance, err);
+    if (rc < 0) {
+        mem_box_drop(mem, box);
+    }
+    return rc;
+}
+
 static int mem_create(struct provider *provider, struct sandbox *sandbox,
                       const struct limits *limits, struct err *err)
 {
     struct mem *mem = mem_of(provider);
-    struct mem_box *box = NULL;
     int rc = mem_fault(mem, "create", sandbox, limits, err);
 
     if (rc < 0) {
         return rc;
     }
     mutex_lock(&mem->lock);
-    rc = new_box(mem, sandbox->number, &box, err);
-    if (rc == 0) {
-        rc = fill_instance(box->external_id, sandbox->instance, err);
-    }
-    if (rc < 0 && box) {
-        mem_box_drop(mem, box);
-    }
+    rc = make_box(mem, sandbox, err);
     mutex_unlock(&mem->lock);
     return rc;
 }
