@@ -17,7 +17,7 @@
 
 enum {
     MNT_PATH_SIZE = 512,
-    MNT_TEST_SECONDS = 60, /* The deadline of one test. */
+    MNT_TEST_SECONDS = 120, /* The deadline of one test. */
 };
 
 struct mnt {

@@ -58,7 +58,7 @@ static void git_keeps_a_repository(void **state)
     (void)state;
     expect_shell("cd workspace; git init -q -b main . || exit\n"
                  "git config user.email a@b; git config user.name n\n"
-                 "for i in $(seq 200); do mkdir -p d$((i % 7)); "
+                 "for i in $(seq 60); do mkdir -p d$((i % 7)); "
                  "echo $i > d$((i % 7))/f$i; done\n"
                  "git add . && git commit -qm one && git status --porcelain\n"
                  "echo changed >> d1/f1; git mv d2/f2 moved; git rm -q d3/f3\n"

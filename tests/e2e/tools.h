@@ -13,7 +13,7 @@
 
 enum {
     TOOLS_TEXT_MAX = 64 * 1024 * 1024,
-    TOOLS_SHELL_MS = 20000, /* The deadline of a script. */
+    TOOLS_SHELL_MS = 60000, /* The deadline of a script. */
     TOOLS_SOON_MS = 5000,   /* How long eventually() polls. */
 };
 
