@@ -164,8 +164,12 @@ static void settle(struct running *running)
     if ((ended && empty) ||
         (running->phase == RUNNING_KILL && clock_ms() >= running->give_up_ms)) {
         finish(running);
-    } else if (running->phase == RUNNING_KILL) {
-        loop_timer_set(running->timer, clock_deadline(CHECK_MS));
+    } else {
+        /* The tree may outlive the shell by a moment; nothing tells its end. */
+        bool look = running->phase == RUNNING_KILL || ended;
+
+        loop_timer_set(running->timer,
+                       look ? clock_deadline(CHECK_MS) : running->give_up_ms);
     }
 }
 
@@ -194,6 +198,7 @@ static void ask_to_end(struct running *running, enum command_end end)
     }
     running->result.end = end;
     running->phase = RUNNING_TERM;
+    running->give_up_ms = clock_deadline(GRACE_MS);
     /* A stopped one cannot end. KILL comes in any case. */
     if (running_signal(running, SIGTERM, &err) < 0 ||
         running_signal(running, SIGCONT, &err) < 0) {
@@ -266,7 +271,7 @@ static void on_timer(void *arg)
         ask_to_end(running, COMMAND_TIMEOUT);
         return;
     }
-    if (running->phase == RUNNING_TERM) {
+    if (running->phase == RUNNING_TERM && clock_ms() >= running->give_up_ms) {
         kill_tree(running);
     }
     settle(running);
