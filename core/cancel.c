@@ -1,13 +1,13 @@
 /* Cancel tokens. See cancel.h. */
 #include "core/cancel.h"
 
+#include "core/cleanup.h"
 #include "core/clock.h"
 
 #include <errno.h>
 #include <limits.h>
 #include <poll.h>
 #include <sys/eventfd.h>
-#include <unistd.h>
 
 int cancel_init(struct cancel *cancel, struct err *err)
 {
@@ -18,10 +18,7 @@ int cancel_init(struct cancel *cancel, struct err *err)
 
 void cancel_done(struct cancel *cancel)
 {
-    if (cancel->fd >= 0) {
-        (void)close(cancel->fd);
-        cancel->fd = -1;
-    }
+    cleanup_fd(&cancel->fd);
 }
 
 void cancel_fire(struct cancel *cancel)

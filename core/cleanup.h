@@ -14,13 +14,15 @@ static inline void cleanup_free(void *p)
     free(*(void **)p);
 }
 
-/* Closes *fd where it is open and keeps errno, so that it may run late. */
-static inline void cleanup_fd(const int *fd)
+/* Closes *fd where it is open: it is -1 then. Keeps errno, so that it may run
+ * late. */
+static inline void cleanup_fd(int *fd)
 {
     if (*fd >= 0) {
         int saved = errno;
 
         (void)close(*fd);
+        *fd = -1;
         errno = saved;
     }
 }

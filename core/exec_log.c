@@ -95,18 +95,10 @@ int exec_log_start(struct exec_log *log, struct err *err)
     return 0;
 }
 
-static void close_part(int *fd)
-{
-    if (*fd >= 0) {
-        (void)close(*fd);
-        *fd = -1;
-    }
-}
-
 void exec_log_stop(struct exec_log *log)
 {
-    close_part(&log->log_fd);
-    close_part(&log->idx_fd);
+    cleanup_fd(&log->log_fd);
+    cleanup_fd(&log->idx_fd);
 }
 
 /* Writes all it can; the bytes that were written are counted on failure too. */

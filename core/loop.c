@@ -1,16 +1,15 @@
 /* The epoll loop. See loop.h. */
 #include "core/loop.h"
 
+#include "core/cleanup.h"
 #include "core/clock.h"
 #include "core/list.h"
 #include "core/mutex.h"
 
 #include <errno.h>
 #include <limits.h>
-#include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <unistd.h>
 
 struct post {
     struct list link;
@@ -49,12 +48,8 @@ static void *loop_main(void *arg);
 
 static void free_loop(struct loop *loop)
 {
-    if (loop->epoll_fd >= 0) {
-        (void)close(loop->epoll_fd);
-    }
-    if (loop->wake_fd >= 0) {
-        (void)close(loop->wake_fd);
-    }
+    cleanup_fd(&loop->epoll_fd);
+    cleanup_fd(&loop->wake_fd);
     mutex_done(&loop->lock);
     free(loop);
 }

@@ -427,9 +427,7 @@ static void free_registry(struct registry *registry)
     free_sessions(registry);
     workers_free(registry->trash);
     store_close(registry->store);
-    if (registry->cancel.fd >= 0) {
-        cancel_done(&registry->cancel);
-    }
+    cancel_done(&registry->cancel);
     cond_done(&registry->calm);
     mutex_done(&registry->lock);
     free(registry->provider);

@@ -232,9 +232,7 @@ void store_close(struct store *store)
     store->db = NULL;
     mutex_unlock(&store->lock);
     mutex_done(&store->lock);
-    if (store->lock_fd >= 0) {
-        (void)close(store->lock_fd);
-    }
+    cleanup_fd(&store->lock_fd);
     free(store);
 }
 

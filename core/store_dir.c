@@ -31,6 +31,7 @@ static bool looks_ours(int fd)
     bool empty = true;
 
     if (!dir) {
+        cleanup_fd(&again);
         return false;
     }
     entry = readdir(dir);

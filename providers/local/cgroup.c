@@ -141,7 +141,7 @@ int cgroup_remove(int parent, const char *name)
 
     if (!dir) {
         cleanup_fd(&fd);
-        return fd < 0 && errno == ENOENT ? 0 : -errno;
+        return errno == ENOENT ? 0 : -errno;
     }
     entry = readdir(dir);
     while (entry) {

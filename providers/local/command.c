@@ -27,9 +27,7 @@ struct preparation {
 
 static void end_preparation(struct preparation *preparation)
 {
-    for (int i = 0; i < WIRE_FD_MAX; i++) {
-        cleanup_fd(&preparation->fds[i]);
-    }
+    wire_close(preparation->fds);
     for (int i = 0; i < RUNNING_STREAMS; i++) {
         cleanup_fd(&preparation->streams[i]);
     }
@@ -111,7 +109,6 @@ static int hand_over(const struct box *box, uint64_t n,
     }
     /* So that the end of init shows as the end of the pipe. */
     cleanup_fd(&preparation->fds[WIRE_EXEC_REPLY]);
-    preparation->fds[WIRE_EXEC_REPLY] = -1;
     if (rc == 0) {
         rc = limits_wait(limits, preparation->reply, POLLIN, err);
     }

@@ -366,9 +366,7 @@ static void serve_request(struct init *init)
     } else if (request.type == WIRE_SIGNAL) {
         serve_signal(init, request.n, request.code);
     }
-    for (int i = 0; i < WIRE_FD_MAX; i++) {
-        cleanup_fd(&fds[i]);
-    }
+    wire_close(fds);
 }
 
 static void tell_end(struct init *init, pid_t pid, int status)

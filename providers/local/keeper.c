@@ -209,9 +209,7 @@ static void serve(const struct keeper *keeper)
         if (request.type == WIRE_START) {
             rc = start(keeper, &request, fds);
         }
-        for (int i = 0; i < WIRE_FD_MAX; i++) {
-            cleanup_fd(&fds[i]);
-        }
+        wire_close(fds);
     }
 }
 

@@ -122,8 +122,6 @@ static void end_keeper(struct link *link, int64_t patience_ms)
 
     cleanup_fd(&link->sock);
     cleanup_fd(&link->cgroup);
-    link->sock = -1;
-    link->cgroup = -1;
     while (link->pid > 0 && waitpid(link->pid, NULL, WNOHANG) == 0) {
         if (clock_ms() >= deadline) {
             (void)kill(link->pid, SIGKILL);
@@ -179,7 +177,6 @@ static int start_keeper(struct link *link, const struct limits *limits,
     theirs = pair[1];
     rc = spawn(theirs, &link->pid, err);
     cleanup_fd(&theirs);
-    theirs = -1;
     if (rc == 0) {
         rc = greet(link, limits, err);
     }
@@ -269,9 +266,7 @@ static int take_answer(struct link *link, uint64_t n,
             out->pidfd = fds[1];
             return 0;
         }
-        for (int i = 0; i < WIRE_FD_MAX; i++) {
-            cleanup_fd(&fds[i]);
-        }
+        wire_close(fds);
         if (wire.n == n) {
             return err_set(err, wire.code > 0 ? wire.code : EPROTO, "%s",
                            wire.words);

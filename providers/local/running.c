@@ -85,7 +85,6 @@ static void close_stream(struct running_stream *stream)
     loop_source_free(stream->source);
     stream->source = NULL;
     cleanup_fd(&stream->fd);
-    stream->fd = -1;
 }
 
 /* Reads once and hands it on. Returns the bytes, 0 when there are none. */
@@ -249,7 +248,6 @@ static void on_reply(void *arg, uint32_t events)
     loop_source_free(running->reply_source);
     running->reply_source = NULL;
     cleanup_fd(&running->reply);
-    running->reply = -1;
     settle(running);
 }
 

@@ -1,10 +1,11 @@
 /* Messages with fds between daemon, keeper and init. See wire.h. */
 #include "providers/local/wire.h"
 
+#include "core/cleanup.h"
+
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 /* Room for the fds of one message, aligned as the kernel wants it. */
 union control {
@@ -77,15 +78,18 @@ int wire_recv(int sock, struct wire *out, int fds[WIRE_FD_MAX], struct err *err)
     }
     take_fds(&msg, got);
     if (n != (ssize_t)sizeof(wire)) {
-        for (int i = 0; i < WIRE_FD_MAX; i++) {
-            if (got[i] >= 0) {
-                (void)close(got[i]);
-            }
-        }
+        wire_close(got);
         return err_set(err, EPROTO, "a message of %zd bytes", n);
     }
     wire.words[sizeof(wire.words) - 1] = '\0';
     memcpy(fds, got, sizeof(got));
     *out = wire;
     return 0;
+}
+
+void wire_close(int fds[WIRE_FD_MAX])
+{
+    for (int i = 0; i < WIRE_FD_MAX; i++) {
+        cleanup_fd(&fds[i]);
+    }
 }

@@ -108,4 +108,7 @@ MUST_USE int wire_send(int sock, const struct wire *wire, const int *fds,
 MUST_USE int wire_recv(int sock, struct wire *out, int fds[WIRE_FD_MAX],
                        struct err *err);
 
+/** @param fds that wire_recv() wrote, or -1; closed: all are -1 then */
+void wire_close(int fds[WIRE_FD_MAX]);
+
 #endif
