@@ -25,6 +25,17 @@ struct preparation {
     int reply;
 };
 
+static void init_preparation(struct preparation *preparation)
+{
+    for (int i = 0; i < WIRE_FD_MAX; i++) {
+        preparation->fds[i] = -1;
+    }
+    for (int i = 0; i < RUNNING_STREAMS; i++) {
+        preparation->streams[i] = -1;
+    }
+    preparation->reply = -1;
+}
+
 static void end_preparation(struct preparation *preparation)
 {
     wire_close(preparation->fds);
@@ -65,15 +76,8 @@ static int make_output(int *ours, int *theirs, uint32_t id_base,
 static int prepare(struct preparation *out, const struct box *box,
                    const struct command *command, struct err *err)
 {
-    int rc;
+    int rc = request_write(command, &out->fds[WIRE_EXEC_REQUEST], err);
 
-    for (int i = 0; i < WIRE_FD_MAX; i++) {
-        out->fds[i] = -1;
-    }
-    out->streams[0] = -1;
-    out->streams[1] = -1;
-    out->reply = -1;
-    rc = request_write(command, &out->fds[WIRE_EXEC_REQUEST], err);
     if (rc == 0) {
         rc = request_input(command, &out->fds[WIRE_EXEC_STDIN], err);
     }
@@ -174,6 +178,7 @@ int command_start(struct local *local, struct box *box,
     if (!running) {
         return err_set(err, ENOMEM, "out of memory");
     }
+    init_preparation(&preparation);
     running->sink = sink;
     running->arg = arg;
     /* Of our own: one token may be watched for several commands. */
