@@ -5,7 +5,6 @@
 #include "core/clock.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 
@@ -32,20 +31,6 @@ bool cancel_fired(const struct cancel *cancel)
     return atomic_load(&cancel->fired);
 }
 
-static int timeout_until(int64_t deadline_ms)
-{
-    int64_t left;
-
-    if (deadline_ms == DEADLINE_NONE) {
-        return -1;
-    }
-    left = deadline_ms - clock_ms();
-    if (left < 0) {
-        return 0;
-    }
-    return left > INT_MAX ? INT_MAX : (int)left;
-}
-
 int limits_wait(const struct limits *limits, int fd, short events,
                 struct err *err)
 {
@@ -55,8 +40,7 @@ int limits_wait(const struct limits *limits, int fd, short events,
     };
 
     for (;;) {
-        int timeout = timeout_until(limits->deadline_ms);
-        int n = poll(fds, 2, timeout);
+        int n = poll(fds, 2, clock_timeout(limits->deadline_ms));
 
         if (cancel_fired(limits->cancel)) {
             return err_set(err, ECANCELED, "cancelled");
@@ -67,7 +51,7 @@ int limits_wait(const struct limits *limits, int fd, short events,
         if (n > 0 && fds[1].revents) {
             return 0;
         }
-        if (n == 0 && timeout_until(limits->deadline_ms) == 0) {
+        if (n == 0 && clock_timeout(limits->deadline_ms) == 0) {
             return err_set(err, ETIMEDOUT, "no answer before the deadline");
         }
     }

@@ -1,6 +1,7 @@
 /* Time. See clock.h. */
 #include "core/clock.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <time.h>
 
@@ -25,6 +26,20 @@ int64_t clock_deadline(int64_t ms)
     int64_t now = clock_ms();
 
     return ms >= DEADLINE_NONE - now ? DEADLINE_NONE : now + ms;
+}
+
+int clock_timeout(int64_t deadline_ms)
+{
+    int64_t left;
+
+    if (deadline_ms == DEADLINE_NONE) {
+        return -1;
+    }
+    left = deadline_ms - clock_ms();
+    if (left < 0) {
+        return 0;
+    }
+    return left > INT_MAX ? INT_MAX : (int)left;
 }
 
 void clock_format(int64_t wall_us, char out[CLOCK_TEXT_SIZE])

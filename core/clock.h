@@ -28,6 +28,14 @@ int64_t clock_wall_us(void);
 int64_t clock_deadline(int64_t ms);
 
 /**
+ * How long poll(2) and epoll_wait(2) shall wait for a deadline.
+ *
+ * @param deadline_ms a clock_ms() value or DEADLINE_NONE
+ * @return milliseconds, 0 when it has passed, -1 when it never comes
+ */
+int clock_timeout(int64_t deadline_ms);
+
+/**
  * Writes a wall time as RFC 3339 with microseconds, in UTC.
  *
  * @param wall_us a clock_wall_us() value

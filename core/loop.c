@@ -7,7 +7,6 @@
 #include "core/mutex.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 
@@ -211,16 +210,8 @@ static struct loop_timer *first_timer(struct loop *loop)
 static int next_timeout(struct loop *loop)
 {
     const struct loop_timer *timer = first_timer(loop);
-    int64_t left;
 
-    if (!timer) {
-        return -1;
-    }
-    left = timer->deadline_ms - clock_ms();
-    if (left < 0) {
-        return 0;
-    }
-    return left > INT_MAX ? INT_MAX : (int)left;
+    return clock_timeout(timer ? timer->deadline_ms : DEADLINE_NONE);
 }
 
 static void run_posts(struct loop *loop)
