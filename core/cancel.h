@@ -16,8 +16,14 @@
 
 struct cancel {
     atomic_bool fired;
-    int fd; /* An eventfd, owned. */
+    int fd; /* An eventfd, owned; -1: nobody fires it. */
 };
+
+/* A token that nobody fires; it needs no end. */
+#define CANCEL_NEVER                                                           \
+    {                                                                          \
+        .fired = false, .fd = -1                                               \
+    }
 
 /* Limits of one provider call. */
 struct limits {

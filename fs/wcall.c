@@ -12,7 +12,7 @@ enum {
 };
 
 /* Trees that do not block ignore their limits. */
-static struct cancel never = {.fd = -1};
+static struct cancel never = CANCEL_NEVER;
 
 struct wopen *wopen_new(struct ws_file *file, struct ws_dir *dir)
 {

@@ -66,7 +66,7 @@ static int await_ready(const struct box *box, const struct limits *limits,
 /* The caller's limits may have passed, but its cgroup should not stay. */
 static void abandon(struct box *box)
 {
-    struct cancel never = {.fd = -1};
+    struct cancel never = CANCEL_NEVER;
     struct limits limits = {.deadline_ms = clock_deadline(ABANDON_MS),
                             .cancel = &never};
     struct err ignored = ERR_INIT;

@@ -193,7 +193,7 @@ static int local_open(const struct provider_env *env, struct provider **out,
                       struct err *err)
 {
     struct local *local = calloc(1, sizeof(*local));
-    struct cancel never;
+    struct cancel never = CANCEL_NEVER;
     struct limits limits = {.deadline_ms = clock_deadline(OPEN_MS),
                             .cancel = &never};
     int rc;
@@ -201,11 +201,7 @@ static int local_open(const struct provider_env *env, struct provider **out,
     if (!local) {
         return err_set(err, ENOMEM, "out of memory");
     }
-    rc = cancel_init(&never, err);
-    if (rc == 0) {
-        rc = link_open(&limits, &local->link, err);
-        cancel_done(&never);
-    }
+    rc = link_open(&limits, &local->link, err);
     if (rc < 0) {
         free(local);
         return rc;
