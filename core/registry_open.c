@@ -323,19 +323,11 @@ static bool wait_calm(struct registry *registry, unsigned what,
     return calm;
 }
 
-static void ignore(void *arg, int rc, const struct err *err)
-{
-    (void)arg;
-    (void)rc;
-    (void)err;
-}
-
 /* Pauses what is recorded with that status, behind what each session still
  * does. What cannot be paused stays. */
 static void pause_all(struct registry *registry, enum session_status status)
 {
-    const struct job job = {
-        .kind = JOB_PAUSE, .internal = true, .done = ignore};
+    const struct job job = {.kind = JOB_PAUSE, .internal = true};
     uint64_t numbers[LIST_BATCH];
     struct err err = ERR_INIT;
     uint64_t after = 0;

@@ -33,7 +33,7 @@ struct job {
     struct caller caller;
     bool replace;  /* JOB_ENSURE */
     bool internal; /* Asked by core itself: not refused at the end. */
-    done_fn *done; /* Not for JOB_EXEC, which lives inside its exec. */
+    done_fn *done; /* NULL: nobody asks. JOB_EXEC lives inside its exec. */
     void *arg;
 };
 
@@ -116,11 +116,9 @@ void session_event(struct session *session, const char *name,
 /* ---- session_queue.c ---- */
 
 /* Queues a job that is filled but for its links, or says why not. */
-MUST_USE int session_enqueue(struct session *session, struct job *job,
-                             struct err *err) EXCLUDES(session->lock);
 MUST_USE int session_enqueue_locked(struct session *session, struct job *job,
                                     struct err *err) REQUIRES(session->lock);
-/* Queues a copy of a job whose kind, caller, done and arg are set. */
+/* Queues a copy of a job that is filled but for its link and session. */
 void session_submit(struct session *session, const struct job *model)
     EXCLUDES(session->lock);
 /* Starts the next job where none runs. */

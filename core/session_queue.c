@@ -11,14 +11,19 @@ static struct exec *exec_of(struct job *job)
     return container_of(job, struct exec, job);
 }
 
+static void tell(const struct job *job, int rc, const struct err *err)
+{
+    if (job->done) {
+        job->done(job->arg, rc, err);
+    }
+}
+
 /* Answers and frees a job that is no command. */
 static void answer(struct job *job, int rc, const struct err *err)
 {
     struct session *session = job->session;
 
-    if (job->done) {
-        job->done(job->arg, rc, err);
-    }
+    tell(job, rc, err);
     free(job);
     registry_job_end(session->registry);
     session_unref(session);
@@ -225,7 +230,8 @@ int session_enqueue_locked(struct session *session, struct job *job,
     return 0;
 }
 
-int session_enqueue(struct session *session, struct job *job, struct err *err)
+static int enqueue(struct session *session, struct job *job, struct err *err)
+    EXCLUDES(session->lock)
 {
     int rc;
 
@@ -262,17 +268,17 @@ void session_submit(struct session *session, const struct job *model)
 
     if (!job) {
         rc = err_set(&err, ENOMEM, "out of memory");
-        model->done(model->arg, rc, &err);
+        tell(model, rc, &err);
         return;
     }
     *job = *model;
     list_init(&job->link);
     job->session = session_ref(session);
-    rc = session_enqueue(session, job, &err);
+    rc = enqueue(session, job, &err);
     if (rc < 0) {
         free(job);
         session_unref(session);
-        model->done(model->arg, rc, &err);
+        tell(model, rc, &err);
         return;
     }
     session_pump(session);

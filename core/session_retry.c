@@ -19,14 +19,6 @@ static void retry_over(struct session *session)
     mutex_unlock(&session->lock);
 }
 
-/* Why it failed again is in the record. */
-static void retried(void *arg, int rc, const struct err *err)
-{
-    (void)arg;
-    (void)rc;
-    (void)err;
-}
-
 static void drop_timer(struct session *session)
 {
     list_remove(&session->retry_link);
@@ -38,10 +30,11 @@ static void drop_timer(struct session *session)
 static void fire(void *arg)
 {
     struct session *session = arg;
-    struct job job = {.kind = JOB_DESTROY, .internal = true, .done = retried};
+    const struct job job = {.kind = JOB_DESTROY, .internal = true};
 
     drop_timer(session);
     if (!registry_closing(session->registry)) {
+        /* Why it fails again will be in the record. */
         session_submit(session, &job);
     }
     session_unref(session);
