@@ -359,13 +359,14 @@ static int note_running(struct session *session, const struct caller *caller,
     struct store_state state;
     int rc = session_record_copy(session, &state, err);
 
-    if (rc == 0 && state.status != SESSION_RUNNING) {
+    if (rc < 0) {
+        return rc;
+    }
+    if (state.status != SESSION_RUNNING) {
         state.status = SESSION_RUNNING;
         rc = put(session, &state, "sandbox.resumed", caller, err);
     }
-    if (rc == 0) {
-        store_state_done(&state);
-    }
+    store_state_done(&state);
     return rc;
 }
 
