@@ -308,18 +308,14 @@ static int call_exec(struct exec *exec, const struct buf *script,
         .cancel = &exec->token,
     };
     struct session *session = exec->job.session;
-    char id[SESSION_ID_SIZE];
-    struct store_state state;
-    struct sandbox sandbox;
-    int rc = session_record_copy(session, &state, err);
+    struct session_call call;
+    int rc = session_call_init(session, &call, err);
 
-    if (rc < 0) {
-        return rc;
+    if (rc == 0) {
+        rc = provider_exec(session->provider, &call.sandbox, &command, &limits,
+                           &sink, exec, err);
+        session_call_done(&call);
     }
-    sandbox = session_sandbox(session, &state.instance, id);
-    rc = provider_exec(session->provider, &sandbox, &command, &limits, &sink,
-                       exec, err);
-    store_state_done(&state);
     return rc;
 }
 

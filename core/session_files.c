@@ -134,19 +134,16 @@ static int make_tree(struct session *session, struct workspace **out,
                      struct err *err)
 {
     struct workspace *built = NULL;
-    char id[SESSION_ID_SIZE];
-    struct store_state state;
-    struct sandbox sandbox;
+    struct session_call call;
     uint64_t generation;
-    int rc = session_record_copy(session, &state, err);
+    int rc = session_call_init(session, &call, err);
 
     if (rc < 0) {
         return rc;
     }
-    generation = state.generation;
-    sandbox = session_sandbox(session, &state.instance, id);
-    rc = build_tree(session, &sandbox, &built, err);
-    store_state_done(&state);
+    generation = call.state.generation;
+    rc = build_tree(session, &call.sandbox, &built, err);
+    session_call_done(&call);
     return rc < 0 ? rc : keep_tree(session, generation, built, out, err);
 }
 

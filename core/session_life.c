@@ -18,14 +18,6 @@ enum {
     DETAIL_MAX = 8 * 1024
 };
 
-static struct limits limits_of(struct session *session, int64_t ms)
-{
-    return (struct limits){
-        .deadline_ms = clock_deadline(ms),
-        .cancel = &session->registry->cancel,
-    };
-}
-
 static void tell_changed(struct session *session)
 {
     const struct registry_hooks *hooks = &session->registry->hooks;
@@ -69,22 +61,48 @@ static void tell_failed(struct session *session, const char *operation,
     session_event(session, "sandbox.failed", caller, detail);
 }
 
-/* ---- Deleting ---- */
+/* A call that leaves the sandbox in another status. */
+struct change {
+    provider_life_fn *call;
+    int64_t ms;        /* It may take that long. */
+    const char *point; /* Of a chosen crash: called, and not yet recorded. */
+    enum session_status status;
+    const char *event;
+};
 
-static int call_destroy(struct session *session, struct err *err)
+/* Calls the engine and records what it did. */
+static int do_change(struct session *session, const struct change *change,
+                     const struct caller *caller, struct err *err)
 {
-    struct limits limits = limits_of(session, SESSION_CALL_MS);
-    char id[SESSION_ID_SIZE];
-    struct store_state state;
-    struct sandbox sandbox;
-    int rc = session_record_copy(session, &state, err);
+    struct limits limits = session_limits(session, change->ms);
+    struct session_call call;
+    int rc = session_call_init(session, &call, err);
 
     if (rc < 0) {
         return rc;
     }
-    sandbox = session_sandbox(session, &state.instance, id);
-    rc = provider_destroy(session->provider, &sandbox, &limits, err);
-    store_state_done(&state);
+    rc = change->call(session->provider, &call.sandbox, &limits, err);
+    crash_point(change->point);
+    if (rc == 0) {
+        call.state.status = change->status;
+        rc = put(session, &call.state, change->event, caller, err);
+    }
+    session_call_done(&call);
+    return rc;
+}
+
+/* ---- Deleting ---- */
+
+static int call_destroy(struct session *session, struct err *err)
+{
+    struct limits limits = session_limits(session, SESSION_CALL_MS);
+    struct session_call call;
+    int rc = session_call_init(session, &call, err);
+
+    if (rc == 0) {
+        rc = provider_destroy(session->provider, &call.sandbox, &limits, err);
+        session_call_done(&call);
+    }
     return rc;
 }
 
@@ -223,33 +241,16 @@ static int put_intent(struct session *session, const struct caller *caller,
     return rc;
 }
 
-/* Calls the engine and records what it made. */
-static int make_sandbox(struct session *session, const struct caller *caller,
-                        struct err *err)
-{
-    struct limits limits = limits_of(session, SESSION_CREATE_MS);
-    char id[SESSION_ID_SIZE];
-    struct store_state state;
-    struct sandbox sandbox;
-    int rc = session_record_copy(session, &state, err);
-
-    if (rc < 0) {
-        return rc;
-    }
-    sandbox = session_sandbox(session, &state.instance, id);
-    rc = provider_create(session->provider, &sandbox, &limits, err);
-    crash_point("create-done");
-    if (rc == 0) {
-        state.status = SESSION_RUNNING;
-        rc = put(session, &state, "sandbox.created", caller, err);
-    }
-    store_state_done(&state);
-    return rc;
-}
-
 static int create(struct session *session, const struct caller *caller,
                   struct err *err)
 {
+    static const struct change creation = {
+        .call = provider_create,
+        .ms = SESSION_CREATE_MS,
+        .point = "create-done",
+        .status = SESSION_RUNNING,
+        .event = "sandbox.created",
+    };
     int rc = make_dir(session, err);
 
     if (rc == 0) {
@@ -259,7 +260,7 @@ static int create(struct session *session, const struct caller *caller,
         return rc;
     }
     crash_point("create-intent");
-    rc = make_sandbox(session, caller, err);
+    rc = do_change(session, &creation, caller, err);
     if (rc < 0) {
         abandon(session, caller, err);
         return rc;
@@ -277,8 +278,8 @@ static bool same_text(const char *a, const char *b)
     return a && b ? strcmp(a, b) == 0 : a == b;
 }
 
-/* Records what resume or checkpoint made of the instance. `before` is the
- * external id that it had. */
+/* Records what resume made of the instance. `before` is the external id that
+ * it had. */
 static int put_resumed(struct session *session, struct store_state *state,
                        const char *before, const struct caller *caller,
                        struct err *err)
@@ -298,25 +299,23 @@ static int put_resumed(struct session *session, struct store_state *state,
 static int call_resume(struct session *session, const struct caller *caller,
                        struct err *err)
 {
-    struct limits limits = limits_of(session, SESSION_CALL_MS);
+    struct limits limits = session_limits(session, SESSION_CALL_MS);
     AUTO_FREE char *before = NULL;
-    char id[SESSION_ID_SIZE];
-    struct store_state state;
-    struct sandbox sandbox;
-    int rc = session_record_copy(session, &state, err);
+    struct session_call call;
+    const char *id;
+    int rc = session_call_init(session, &call, err);
 
     if (rc < 0) {
         return rc;
     }
-    before =
-        state.instance.external_id ? strdup(state.instance.external_id) : NULL;
-    sandbox = session_sandbox(session, &state.instance, id);
-    rc = provider_resume(session->provider, &sandbox, &limits, err);
+    id = call.state.instance.external_id;
+    before = id ? strdup(id) : NULL;
+    rc = provider_resume(session->provider, &call.sandbox, &limits, err);
     crash_point("resume-done");
     if (rc == 0) {
-        rc = put_resumed(session, &state, before, caller, err);
+        rc = put_resumed(session, &call.state, before, caller, err);
     }
-    store_state_done(&state);
+    session_call_done(&call);
     return rc;
 }
 
@@ -418,39 +417,23 @@ int session_life_ensure(struct session *session, bool replace,
 
 /* ---- Pausing ---- */
 
-static int call_pause(struct session *session, const struct caller *caller,
-                      struct err *err)
-{
-    struct limits limits = limits_of(session, SESSION_CALL_MS);
-    char id[SESSION_ID_SIZE];
-    struct store_state state;
-    struct sandbox sandbox;
-    int rc = session_record_copy(session, &state, err);
-
-    if (rc < 0) {
-        return rc;
-    }
-    sandbox = session_sandbox(session, &state.instance, id);
-    rc = provider_pause(session->provider, &sandbox, &limits, err);
-    crash_point("pause-done");
-    if (rc == 0) {
-        state.status = SESSION_PAUSED;
-        rc = put(session, &state, "sandbox.paused", caller, err);
-    }
-    store_state_done(&state);
-    return rc;
-}
-
 static int pause_running(struct session *session, const struct caller *caller,
                          struct err *err)
 {
+    static const struct change pausing = {
+        .call = provider_pause,
+        .ms = SESSION_CALL_MS,
+        .point = "pause-done",
+        .status = SESSION_PAUSED,
+        .event = "sandbox.paused",
+    };
     int rc = session_files_close(session, clock_deadline(SESSION_CALL_MS), err);
 
     if (rc < 0) {
         return rc;
     }
     session_doing(session, SESSION_PAUSING);
-    rc = call_pause(session, caller, err);
+    rc = do_change(session, &pausing, caller, err);
     if (rc == 0) {
         session_saw(session, 0, PROVIDER_PAUSED);
     }
@@ -496,29 +479,23 @@ int session_life_pause(struct session *session, const struct caller *caller,
 
 /* ---- Checkpoints ---- */
 
-static int call_checkpoint(struct session *session, struct store_state *state,
-                           struct err *err)
-{
-    struct limits limits = limits_of(session, SESSION_CALL_MS);
-    char id[SESSION_ID_SIZE];
-    struct sandbox sandbox = session_sandbox(session, &state->instance, id);
-    int rc = provider_checkpoint(session->provider, &sandbox, &limits, err);
-
-    return rc < 0 ? rc : session_record_put(session, state, NULL, err);
-}
-
 int session_life_checkpoint(struct session *session, struct err *err)
 {
-    struct store_state state;
+    struct limits limits = session_limits(session, SESSION_CALL_MS);
+    struct session_call call;
     int rc;
 
     if (!session->provider->ops->checkpoint) {
         return 0;
     }
-    rc = session_record_copy(session, &state, err);
+    rc = session_call_init(session, &call, err);
     if (rc == 0) {
-        rc = call_checkpoint(session, &state, err);
-        store_state_done(&state);
+        rc =
+            provider_checkpoint(session->provider, &call.sandbox, &limits, err);
+        if (rc == 0) {
+            rc = session_record_put(session, &call.state, NULL, err);
+        }
+        session_call_done(&call);
     }
     return rc < 0 ? err_wrap(err, rc, "checkpoint") : 0;
 }

@@ -149,10 +149,19 @@ MUST_USE int session_life_checkpoint(struct session *session, struct err *err);
 
 /* ---- session_state.c ---- */
 
-/* A sandbox of the session, for a call. `id` is room for its name. */
-struct sandbox session_sandbox(struct session *session,
-                               struct instance *instance,
-                               char id[SESSION_ID_SIZE]);
+/* What a call of the provider is about. Not to be copied: it points to itself.
+ */
+struct session_call {
+    struct store_state state; /* A copy of the record. */
+    char id[SESSION_ID_SIZE];
+    struct sandbox sandbox;
+};
+/* Prepares one about the sandbox as it is recorded; -ENOENT without one. */
+MUST_USE int session_call_init(struct session *session,
+                               struct session_call *out, struct err *err);
+void session_call_done(struct session_call *call);
+/* The limits of a call that may take `ms`. */
+struct limits session_limits(struct session *session, int64_t ms);
 /* A deep copy of the record; -ENOENT without one. */
 MUST_USE int session_record_copy(struct session *session,
                                  struct store_state *out, struct err *err);

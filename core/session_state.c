@@ -8,17 +8,35 @@
 #include <errno.h>
 #include <string.h>
 
-struct sandbox session_sandbox(struct session *session,
-                               struct instance *instance,
-                               char id[SESSION_ID_SIZE])
+int session_call_init(struct session *session, struct session_call *out,
+                      struct err *err)
 {
-    session_id(session, id);
-    return (struct sandbox){
+    int rc = session_record_copy(session, &out->state, err);
+
+    if (rc < 0) {
+        return rc;
+    }
+    session_id(session, out->id);
+    out->sandbox = (struct sandbox){
         .number = session->number,
-        .id = id,
+        .id = out->id,
         .dir = session->dir,
         .config = session->provider_config,
-        .instance = instance,
+        .instance = &out->state.instance,
+    };
+    return 0;
+}
+
+void session_call_done(struct session_call *call)
+{
+    store_state_done(&call->state);
+}
+
+struct limits session_limits(struct session *session, int64_t ms)
+{
+    return (struct limits){
+        .deadline_ms = clock_deadline(ms),
+        .cancel = &session->registry->cancel,
     };
 }
 
@@ -230,21 +248,15 @@ static bool fresh_locked(struct session *session) REQUIRES(session->lock)
 static int call_status(struct session *session, enum provider_state *out,
                        struct err *err)
 {
-    struct limits limits = {
-        .deadline_ms = clock_deadline(SESSION_CALL_MS),
-        .cancel = &session->registry->cancel,
-    };
-    char id[SESSION_ID_SIZE];
-    struct store_state state;
-    struct sandbox sandbox;
-    int rc = session_record_copy(session, &state, err);
+    struct limits limits = session_limits(session, SESSION_CALL_MS);
+    struct session_call call;
+    int rc = session_call_init(session, &call, err);
 
-    if (rc < 0) {
-        return rc;
+    if (rc == 0) {
+        rc = provider_status(session->provider, &call.sandbox, &limits, out,
+                             err);
+        session_call_done(&call);
     }
-    sandbox = session_sandbox(session, &state.instance, id);
-    rc = provider_status(session->provider, &sandbox, &limits, out, err);
-    store_state_done(&state);
     return rc;
 }
 
