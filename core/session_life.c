@@ -310,7 +310,9 @@ static int call_resume(struct session *session, const struct caller *caller,
     }
     id = call.state.instance.external_id;
     before = id ? strdup(id) : NULL;
-    rc = provider_resume(session->provider, &call.sandbox, &limits, err);
+    rc = id && !before
+             ? err_set(err, ENOMEM, "out of memory")
+             : provider_resume(session->provider, &call.sandbox, &limits, err);
     crash_point("resume-done");
     if (rc == 0) {
         rc = put_resumed(session, &call.state, before, caller, err);
