@@ -149,21 +149,32 @@ struct js *js_get(const struct js *js, const char *key)
     return wrap(json_incref(json_object_get(js->value, key)));
 }
 
+/* Where a dump goes, and why it would stop. */
+struct dump {
+    struct buf *out;
+    int rc;
+};
+
 static int add_text(const char *data, size_t size, void *arg)
 {
-    return buf_add(arg, data, size);
+    struct dump *dump = arg;
+    int rc = buf_add(dump->out, data, size);
+
+    if (rc < 0) {
+        dump->rc = rc;
+    }
+    return rc;
 }
 
 int js_write(const struct js *js, struct buf *out)
 {
-    size_t room = out->cap - out->size;
+    struct dump dump = {.out = out, .rc = -ENOMEM};
 
     if (!js || js->failed) {
         return -ENOMEM;
     }
-    if (json_dump_callback(js->value, add_text, out,
-                           JSON_ENCODE_ANY | JSON_COMPACT) < 0) {
-        return room < 1024 ? -EFBIG : -ENOMEM;
-    }
-    return 0;
+    return json_dump_callback(js->value, add_text, &dump,
+                              JSON_ENCODE_ANY | JSON_COMPACT) < 0
+               ? dump.rc
+               : 0;
 }

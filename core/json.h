@@ -62,7 +62,7 @@ struct js *js_get(const struct js *js, const char *key);
  * Appends the value as text.
  *
  * @param js  a value
- * @param out appended to, without a final newline
+ * @param out appended to, without a final newline; on failure a part of it
  * @return 0, -EFBIG or -ENOMEM
  */
 MUST_USE int js_write(const struct js *js, struct buf *out);

@@ -40,16 +40,23 @@ static void an_object_is_written_as_it_was_built(void **state)
 
 static void what_does_not_fit_is_told(void **state)
 {
-    struct js *js = js_object();
-    struct buf text = BUF_INIT(8);
+    static const size_t caps[] = {8, 3000};
+    char value[4000];
 
     (void)state;
-    js_set_text(js, "key", "0123456789");
-    assert_int_equal(js_write(js, &text), -EFBIG);
-    assert_int_equal(js_write(NULL, &text), -ENOMEM);
-    js_set_text(NULL, "key", "value");
-    js_free(js);
-    buf_done(&text);
+    memset(value, 'x', sizeof(value) - 1);
+    value[sizeof(value) - 1] = '\0';
+    for (size_t i = 0; i < ARRAY_SIZE(caps); i++) {
+        struct js *js = js_object();
+        struct buf text = BUF_INIT(caps[i]);
+
+        js_set_text(js, "key", value);
+        assert_int_equal(js_write(js, &text), -EFBIG);
+        assert_int_equal(js_write(NULL, &text), -ENOMEM);
+        js_set_text(NULL, "key", "value");
+        js_free(js);
+        buf_done(&text);
+    }
 }
 
 static void bad_json_is_refused_with_its_place(void **state)
