@@ -139,7 +139,9 @@ static int end(struct provider *provider, enum op op, int rc,
     if (rc >= 0) {
         return 0;
     }
-    atomic_fetch_add(&provider->calls->failures[op], 1);
+    if (op != OP_FILES || rc != -ENOENT) {
+        atomic_fetch_add(&provider->calls->failures[op], 1);
+    }
     if (err->code != -rc) {
         char words[ERR_MSG_SIZE];
 
@@ -244,11 +246,12 @@ void provider_files_begin(struct provider *provider)
     begin(provider, OP_FILES);
 }
 
-void provider_files_end(struct provider *provider) NO_TSA
+ssize_t provider_files_end(struct provider *provider, ssize_t rc,
+                           struct err *err)
 {
-    if (provider->ops->flags & PROVIDER_SERIAL) {
-        mutex_unlock(&provider->calls->turn);
-    }
+    int failed = end(provider, OP_FILES, rc < 0 ? (int)rc : 0, err);
+
+    return failed < 0 ? failed : rc;
 }
 
 void provider_stats(const struct provider *provider,

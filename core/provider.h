@@ -397,8 +397,17 @@ provider_root_fn provider_root MUST_USE;
  * @param provider an open provider
  */
 void provider_files_begin(struct provider *provider);
-/** @param provider as given to provider_files_begin() */
-void provider_files_end(struct provider *provider);
+/**
+ * Ends such a call and counts its failure; -ENOENT, the answer to a lookup, is
+ * none.
+ *
+ * @param provider as given to provider_files_begin()
+ * @param rc       what the slot returned
+ * @param err      filled here where the slot forgot to
+ * @return rc
+ */
+MUST_USE ssize_t provider_files_end(struct provider *provider, ssize_t rc,
+                                    struct err *err);
 
 /**
  * Tells the calls so far, for `stats`.

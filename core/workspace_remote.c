@@ -24,15 +24,6 @@ struct remote *remote_tree(const struct remote_node *node)
     return remote_of(node->base.tree);
 }
 
-ssize_t remote_end(struct remote *r, ssize_t rc, struct err *err)
-{
-    provider_files_end(r->provider);
-    if (rc < 0 && err->code != -rc) {
-        return err_set(err, (int)-rc, "the provider gave no reason");
-    }
-    return rc;
-}
-
 static void free_copies(struct remote *r)
 {
     instance_done(&r->instance);
@@ -55,12 +46,11 @@ static void remote_free(struct workspace *ws)
 /* A call about one path. */
 struct about {
     struct remote *r;
-    const struct ws_ctx *ctx;
     struct remote_path path;
 };
 
 static int begin(struct about *about, struct ws_node *base, const char *name,
-                 const struct ws_ctx *ctx, struct err *err)
+                 struct err *err)
 {
     struct remote_node *node = remote_node_of(base);
     int rc = remote_path(node, name, &about->path, err);
@@ -69,14 +59,13 @@ static int begin(struct about *about, struct ws_node *base, const char *name,
         return rc;
     }
     about->r = remote_tree(node);
-    about->ctx = ctx;
     provider_files_begin(about->r->provider);
     return 0;
 }
 
 static int end(const struct about *about, int rc, struct err *err)
 {
-    return (int)remote_end(about->r, rc, err);
+    return (int)provider_files_end(about->r->provider, rc, err);
 }
 
 /* For slots that a provider may lack. */
@@ -90,7 +79,7 @@ static int stat_path(struct ws_node *node, const char *name,
                      struct err *err)
 {
     struct about about;
-    int rc = begin(&about, node, name, ctx, err);
+    int rc = begin(&about, node, name, err);
 
     if (rc < 0) {
         return rc;
@@ -175,7 +164,7 @@ static int set_attr(struct ws_node *node, unsigned mask,
     if (!r->files->set_attr) {
         return cannot(err);
     }
-    rc = begin(&about, node, NULL, ctx, err);
+    rc = begin(&about, node, NULL, err);
     if (rc < 0) {
         return rc;
     }
@@ -205,7 +194,7 @@ static int remote_readlink(struct ws_node *node, const struct ws_ctx *ctx,
     if (!S_ISLNK(link->type)) {
         return err_set(err, EINVAL, "not a link");
     }
-    rc = begin(&about, node, NULL, ctx, err);
+    rc = begin(&about, node, NULL, err);
     if (rc < 0) {
         return rc;
     }
@@ -232,7 +221,7 @@ static int remote_mkdir(const struct ws_place *place, struct ws_node **out,
     if (!remote_of(place->dir->tree)->files->make_dir) {
         return cannot(err);
     }
-    rc = begin(&about, place->dir, place->name, place->ctx, err);
+    rc = begin(&about, place->dir, place->name, err);
     if (rc < 0) {
         return rc;
     }
@@ -254,7 +243,7 @@ static int make_file(const struct ws_place *place, struct err *err)
     if (!remote_of(place->dir->tree)->files->create) {
         return cannot(err);
     }
-    rc = begin(&about, place->dir, place->name, place->ctx, err);
+    rc = begin(&about, place->dir, place->name, err);
     if (rc < 0) {
         return rc;
     }
@@ -288,7 +277,7 @@ static int remote_symlink(const struct ws_place *place, const char *target,
     if (!remote_of(place->dir->tree)->files->symlink) {
         return cannot(err);
     }
-    rc = begin(&about, place->dir, place->name, place->ctx, err);
+    rc = begin(&about, place->dir, place->name, err);
     if (rc < 0) {
         return rc;
     }
@@ -312,7 +301,7 @@ static int remote_link(struct ws_node *node, const struct ws_place *place,
     }
     rc = remote_path(remote_node_of(node), NULL, &from, err);
     if (rc == 0) {
-        rc = begin(&about, place->dir, place->name, place->ctx, err);
+        rc = begin(&about, place->dir, place->name, err);
     }
     if (rc < 0) {
         return rc;
@@ -337,7 +326,7 @@ static int remote_remove(struct ws_node *dir, const char *name, bool is_dir,
     if (!remote_of(dir->tree)->files->remove) {
         return cannot(err);
     }
-    rc = begin(&about, dir, name, ctx, err);
+    rc = begin(&about, dir, name, err);
     if (rc < 0) {
         return rc;
     }
@@ -361,7 +350,7 @@ static int remote_rename(const struct ws_move *move, struct err *err)
     }
     rc = remote_path(remote_node_of(move->from), move->name, &from, err);
     if (rc == 0) {
-        rc = begin(&about, move->to, move->new_name, move->ctx, err);
+        rc = begin(&about, move->to, move->new_name, err);
     }
     if (rc < 0) {
         return rc;
@@ -420,7 +409,7 @@ static int remote_statfs(struct workspace *ws, const struct ws_ctx *ctx,
     }
     provider_files_begin(r->provider);
     rc = r->files->statfs(r->provider, &r->sandbox, &ctx->limits, &room, err);
-    rc = (int)remote_end(r, rc, err);
+    rc = (int)provider_files_end(r->provider, rc, err);
     if (rc == 0) {
         room.f_namemax = NAME_MAX;
         *out = room;

@@ -141,18 +141,6 @@ void remote_node_linked(struct remote_node *node, struct remote_node *dir,
 void remote_node_unhash(struct ws_node *node);
 void remote_node_free(struct ws_node *node);
 
-/* ---- Calls: workspace_remote.c ---- */
-
-/**
- * Ends a call of the provider.
- *
- * @param r   the tree
- * @param rc  what the slot returned
- * @param err filled here where the slot forgot to
- * @return rc
- */
-ssize_t remote_end(struct remote *r, ssize_t rc, struct err *err);
-
 /* ---- Open files and directories: workspace_remote_files.c ---- */
 
 int remote_open(struct ws_node *node, int flags, const struct ws_ctx *ctx,

@@ -88,7 +88,7 @@ ssize_t remote_read(struct ws_file *file, void *out, size_t size, off_t offset,
         n = r->files->read_at(r->provider, &r->sandbox, path.text,
                               (char *)out + done, size - done,
                               (uint64_t)offset + done, &ctx->limits, err);
-        n = remote_end(r, n, err);
+        n = provider_files_end(r->provider, n, err);
         if (n > (ssize_t)(size - done)) {
             return err_set(err, EIO, "the engine sent more than was asked");
         }
@@ -114,7 +114,7 @@ static ssize_t write_at(struct ws_file *file, const void *data, size_t size,
     provider_files_begin(r->provider);
     rc = r->files->write_at(r->provider, &r->sandbox, path.text, data, size,
                             offset, &ctx->limits, err);
-    rc = remote_end(r, rc, err);
+    rc = provider_files_end(r->provider, rc, err);
     return rc < 0 ? rc : (ssize_t)size;
 }
 
@@ -340,7 +340,7 @@ static int list(struct remote_dir *dir, const struct ws_ctx *ctx,
     provider_files_begin(r->provider);
     rc = r->files->list(r->provider, &r->sandbox, path.text, &ctx->limits,
                         gather, &found, err);
-    rc = (int)remote_end(r, rc, err);
+    rc = (int)provider_files_end(r->provider, rc, err);
     if (rc < 0) {
         free_entries(found.entries, found.n);
         return rc;

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 extern const struct provider_ops provider_mem;
 
@@ -146,6 +147,34 @@ static void what_the_provider_lacks_is_said(void **state)
     ws_node_unref(node);
 }
 
+static void tally_files(void *arg, const char *op, uint64_t calls,
+                        uint64_t failures)
+{
+    uint64_t *out = arg;
+
+    if (strcmp(op, "files") == 0) {
+        out[0] = calls;
+        out[1] = failures;
+    }
+}
+
+static void failed_file_calls_are_counted(void **state)
+{
+    struct fixture *fx = *state;
+    const struct engine *engine = fx->own;
+    uint64_t before[2] = {0, 0};
+    uint64_t after[2] = {0, 0};
+
+    fixture_mkdir(fx, "d");
+    fixture_write(fx, "d/f", "x");
+    provider_stats(engine->provider, tally_files, before);
+    assert_int_equal(ws_rmdir(fx->root, "d", &fx->ctx, &fx->err), -ENOTEMPTY);
+    assert_int_equal(fixture_find(fx, "absent"), -ENOENT);
+    provider_stats(engine->provider, tally_files, after);
+    assert_true(after[0] - before[0] >= 2);
+    assert_int_equal(after[1] - before[1], 1);
+}
+
 #define ONE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -155,6 +184,7 @@ int main(void)
         ONE(a_linked_file_outlives_its_first_name),
         ONE(all_files_are_the_mounting_users),
         ONE(what_the_provider_lacks_is_said),
+        ONE(failed_file_calls_are_counted),
     };
     int failed = fixture_run_cases(setup, teardown);
 
