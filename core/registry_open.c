@@ -27,18 +27,44 @@ find_ops(const struct provider_ops *const *table, const char *name)
     return NULL;
 }
 
-struct provider *registry_provider(struct registry *registry, const char *name)
+static struct registry_provider *find_provider(struct registry *registry,
+                                               const char *name)
 {
     list_each(node, &registry->providers)
     {
         struct registry_provider *entry =
             container_of(node, struct registry_provider, link);
 
-        if (strcmp(entry->provider->ops->name, name) == 0) {
-            return entry->provider;
+        if (strcmp(entry->ops->name, name) == 0) {
+            return entry;
         }
     }
     return NULL;
+}
+
+struct provider *registry_provider(struct registry *registry, const char *name)
+{
+    const struct registry_provider *entry = find_provider(registry, name);
+
+    return entry ? entry->provider : NULL;
+}
+
+static int not_registered(const char *name, int code, struct err *err)
+{
+    return err_set(err, code, "Session sandbox provider '%s' is not registered",
+                   name);
+}
+
+int registry_no_provider(struct registry *registry, const char *name,
+                         struct err *err)
+{
+    const struct registry_provider *entry = find_provider(registry, name);
+
+    if (!entry) {
+        return not_registered(name, ENODEV, err);
+    }
+    *err = entry->err;
+    return -err->code;
 }
 
 static int add_provider(struct registry *registry, const char *name,
@@ -49,20 +75,19 @@ static int add_provider(struct registry *registry, const char *name,
     int rc;
 
     if (!ops) {
-        return err_set(err, ENOENT,
-                       "Session sandbox provider '%s' is not registered", name);
+        return not_registered(name, ENOENT, err);
     }
     entry = calloc(1, sizeof(*entry));
     if (!entry) {
         return err_set(err, ENOMEM, "out of memory");
     }
-    rc = provider_open(ops, &registry->env, &entry->provider, err);
-    if (rc < 0) {
-        free(entry);
-        return rc;
-    }
+    entry->ops = ops;
     list_add(&registry->providers, &entry->link);
-    return 0;
+    rc = provider_open(ops, &registry->env, &entry->provider, &entry->err);
+    if (rc < 0) {
+        *err = entry->err;
+    }
+    return rc;
 }
 
 /* Opens what older sessions use. One that cannot be had leaves its sessions
@@ -370,7 +395,6 @@ static struct session *take_session(struct registry *registry)
     struct session *session = NULL;
 
     mutex_lock(&registry->lock);
-    registry->dead = true;
     for (size_t i = 0; i < REGISTRY_BUCKETS && !session; i++) {
         struct list *node = list_pop(&registry->buckets[i]);
 

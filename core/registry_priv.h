@@ -12,10 +12,12 @@ enum {
     REGISTRY_BUCKETS = 1024
 };
 
-/* A provider that is open. */
+/* A provider that sessions use. */
 struct registry_provider {
     struct list link;
-    struct provider *provider;
+    const struct provider_ops *ops;
+    struct provider *provider; /* NULL: it could not be opened, */
+    struct err err;            /* for this reason. */
 };
 
 struct registry {
@@ -56,6 +58,9 @@ bool registry_engines_closed(struct registry *registry);
 
 /* The provider of that name where it is open, else NULL. */
 struct provider *registry_provider(struct registry *registry, const char *name);
+/* Why it is not: fills err and returns its code, negative. */
+int registry_no_provider(struct registry *registry, const char *name,
+                         struct err *err);
 
 /* Loads a session by its number, with a reference. */
 MUST_USE int registry_load(struct registry *registry, uint64_t number,

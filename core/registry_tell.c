@@ -127,11 +127,13 @@ static int tell_providers(struct registry *registry, bool failures,
                    failures ? "failures" : "calls");
     list_each(node, &registry->providers)
     {
-        struct provider *provider =
-            container_of(node, struct registry_provider, link)->provider;
+        const struct registry_provider *entry =
+            container_of(node, struct registry_provider, link);
 
-        counters.provider = provider->ops->name;
-        provider_stats(provider, tell_counter, &counters);
+        if (entry->provider) {
+            counters.provider = entry->ops->name;
+            provider_stats(entry->provider, tell_counter, &counters);
+        }
     }
     return counters.rc;
 }

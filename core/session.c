@@ -166,6 +166,14 @@ int session_run(struct session *session, struct workers *workers, work_fn *fn,
     return rc;
 }
 
+int session_need_provider(const struct session *session, struct err *err)
+{
+    return session->provider
+               ? 0
+               : registry_no_provider(session->registry, session->provider_name,
+                                      err);
+}
+
 uint64_t session_number(const struct session *session)
 {
     return session->number;

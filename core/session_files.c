@@ -70,10 +70,7 @@ static enum verdict judge(struct session *session, const struct visit *visit,
         (void)err_set(err, ENOENT, "the session was removed");
         return REFUSE;
     }
-    if (!session->provider) {
-        (void)err_set(err, ENODEV,
-                      "Session sandbox provider '%s' is not registered",
-                      session->provider_name);
+    if (session_need_provider(session, err) < 0) {
         return REFUSE;
     }
     if (session->files_closed) {

@@ -181,15 +181,6 @@ static bool find_status(struct session *session, enum session_status *out)
     return has;
 }
 
-static int check_provider(struct session *session, struct err *err)
-{
-    return session->provider
-               ? 0
-               : err_set(err, ENODEV,
-                         "Session sandbox provider '%s' is not registered",
-                         session->provider_name);
-}
-
 int session_life_destroy(struct session *session, const struct caller *caller,
                          struct err *err)
 {
@@ -199,7 +190,7 @@ int session_life_destroy(struct session *session, const struct caller *caller,
     if (!find_status(session, &status)) {
         return 0;
     }
-    rc = check_provider(session, err);
+    rc = session_need_provider(session, err);
     return rc < 0 ? rc : destroy(session, caller, err);
 }
 
@@ -401,7 +392,7 @@ int session_life_ensure(struct session *session, bool replace,
 {
     enum session_status status;
     bool has = find_status(session, &status);
-    int rc = check_provider(session, err);
+    int rc = session_need_provider(session, err);
 
     if (rc < 0) {
         return rc;
@@ -469,7 +460,7 @@ int session_life_pause(struct session *session, const struct caller *caller,
     if (!find_status(session, &status) || is_paused(session)) {
         return 0;
     }
-    rc = check_provider(session, err);
+    rc = session_need_provider(session, err);
     if (rc < 0) {
         return rc;
     }

@@ -106,6 +106,9 @@ void session_free(struct session *session);
  * no engine is closed under it. 0, -EAGAIN or -ENOMEM. */
 MUST_USE int session_run(struct session *session, struct workers *workers,
                          work_fn *fn, void *arg);
+/* 0 where the session's provider is open, else why not. */
+MUST_USE int session_need_provider(const struct session *session,
+                                   struct err *err);
 /* Tells hooks.news when the status text has changed. */
 void session_note(struct session *session) EXCLUDES(session->lock);
 /* Adds an event with a detail made by the caller, which is taken. */

@@ -321,6 +321,44 @@ static void an_engine_that_fails_to_open_is_told(void **state)
     fixture_open(fixture, "local");
 }
 
+static int refuse_to_open(const struct provider_env *env, struct provider **out,
+                          struct err *err)
+{
+    (void)env;
+    (void)out;
+    return err_set(err, EPERM, "for root only");
+}
+
+static void a_session_says_why_its_engine_is_not_there(void **state)
+{
+    struct provider_ops refusing = engine_local;
+    const struct provider_ops *const table[] = {&refusing, &engine_remote,
+                                                NULL};
+    struct fixture *fixture = *state;
+    struct registry_config config = {
+        .state_dir = fixture->dir,
+        .provider = "remote",
+        .loop = fixture->loop,
+    };
+    struct err err = ERR_INIT;
+    struct session *session;
+    struct result result;
+
+    session_unref(fixture_create(fixture, "a"));
+    fixture_close(fixture);
+    refusing.open = refuse_to_open;
+    assert_int_equal(registry_open(&config, table, &fixture->registry, &err),
+                     0);
+    session = fixture_find(fixture, "a");
+    result_init(&result);
+    session_ensure(session, false, &me, result_fill, &result);
+    assert_int_equal(result_wait(&result), -EPERM);
+    assert_string_equal(result.err.msg, "provider 'local': for root only");
+    session_unref(session);
+    registry_close(fixture->registry, 0);
+    fixture_open(fixture, "local");
+}
+
 static void a_stuck_engine_does_not_hold_up_the_end(void **state)
 {
     struct fixture *fixture = *state;
@@ -362,6 +400,7 @@ int main(void)
         T(failures_are_lines_that_names_cannot_forge),
         T(everything_is_there_after_a_restart),
         T(an_engine_that_fails_to_open_is_told),
+        T(a_session_says_why_its_engine_is_not_there),
         T(a_stuck_engine_does_not_hold_up_the_end),
     };
 
