@@ -18,7 +18,7 @@ enum log_level {
 };
 
 /**
- * Says where lines go. Called before threads start.
+ * Says where lines go. Any thread.
  *
  * @param use_syslog syslog instead of stderr
  * @param most       the most talkative level that is kept
