@@ -154,34 +154,33 @@ ssize_t file_read(struct file *file, const struct file_call *call,
     return read_text(file, call, offset, out, size, err);
 }
 
-/* A copy without blanks and newlines at its end; NULL: it is no text. */
-static char *copy_text(const char *data, size_t size)
+/* Copies without blanks and newlines at the end. */
+static int copy_text(const char *data, size_t size, char **out, struct err *err)
 {
-    char *text;
-
-    if (size > NODE_STORE_MAX || memchr(data, '\0', size)) {
-        return NULL;
+    if (size > NODE_STORE_MAX) {
+        return err_set(err, EINVAL, "over %d bytes", NODE_STORE_MAX);
+    }
+    if (memchr(data, '\0', size)) {
+        return err_set(err, EINVAL, "a NUL byte in it");
     }
     while (size && strchr(" \t\r\n", data[size - 1])) {
         size--;
     }
-    text = strndup(data, size);
-    return text;
+    *out = strndup(data, size);
+    return *out ? 0 : err_set(err, ENOMEM, "out of memory");
 }
 
 void file_store(struct file *file, const struct file_call *call,
                 const void *data, size_t size, done_fn *done, void *arg)
 {
-    AUTO_FREE char *text = copy_text(data, size);
+    AUTO_FREE char *text = NULL;
     struct err err = ERR_INIT;
     struct node_ctx ctx;
-    int rc;
+    int rc = copy_text(data, size, &text, &err);
 
-    if (!text) {
-        done(arg, err_set(&err, EINVAL, "not a short text"), &err);
-        return;
+    if (rc == 0) {
+        rc = node_ctx_init(file->mount, &call->caller, &file->node, &ctx, &err);
     }
-    rc = node_ctx_init(file->mount, &call->caller, &file->node, &ctx, &err);
     if (rc < 0) {
         done(arg, rc, &err);
         return;

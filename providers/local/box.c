@@ -22,9 +22,10 @@ enum {
 /* Distinguishes boxes of one session. */
 static atomic_uint_fast64_t next_run;
 
-/* Waits until the cgroup's event has a value. */
+/* Waits until the cgroup's event has a value: until its processes `verb`. */
 static int await_event(const struct box *box, const char *key, bool value,
-                       const struct limits *limits, struct err *err)
+                       const char *verb, const struct limits *limits,
+                       struct err *err)
 {
     long us = POLL_FIRST_US;
 
@@ -36,7 +37,7 @@ static int await_event(const struct box *box, const char *key, bool value,
         }
         if (clock_ms() >= limits->deadline_ms) {
             return err_set(err, ETIMEDOUT, "the sandbox's processes do not %s",
-                           key[0] == 'f' ? "freeze" : "end");
+                           verb);
         }
         (void)nanosleep(&ts, NULL);
         us = us * 2 > POLL_MOST_US ? POLL_MOST_US : us * 2;
@@ -149,7 +150,8 @@ int box_freeze(struct box *box, bool freeze, const struct limits *limits,
     int rc = cgroup_freeze(box->cgroup, freeze, err);
 
     if (rc == 0) {
-        rc = await_event(box, "frozen", freeze, limits, err);
+        rc = await_event(box, "frozen", freeze, freeze ? "freeze" : "thaw",
+                         limits, err);
     }
     if (rc == 0) {
         atomic_store(&box->frozen, freeze);
@@ -168,7 +170,7 @@ int box_end(struct box *box, const struct limits *limits, struct err *err)
     int rc = cgroup_kill(box->cgroup, &gone);
 
     if (rc == 0) {
-        rc = await_event(box, "populated", false, limits, err);
+        rc = await_event(box, "populated", false, "end", limits, err);
         if (rc < 0) {
             return rc;
         }
