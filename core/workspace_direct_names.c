@@ -247,21 +247,25 @@ static int adopt(const struct maker *maker, int made, struct ws_node **node,
 {
     AUTO_FD int fd = made;
     int path_fd = open(direct_proc(fd).text, O_PATH | O_CLOEXEC);
+    struct ws_node *met = NULL;
+    struct stat found;
     int rc;
 
     if (path_fd < 0) {
         return err_errno(err, "open what was made");
     }
-    rc = meet(maker->dir, maker->name, path_fd, node, attr, err);
+    rc = meet(maker->dir, maker->name, path_fd, &met, &found, err);
     if (rc < 0) {
         return rc;
     }
-    rc = direct_file_new(*node, fd, file, err);
+    rc = direct_file_new(met, fd, file, err);
     if (rc < 0) {
-        ws_node_unref(*node);
+        ws_node_unref(met);
         return rc;
     }
     (void)TAKE_FD(fd);
+    *node = met;
+    *attr = found;
     return 0;
 }
 
@@ -292,24 +296,26 @@ static int create_old(const struct maker *maker, int flags,
                       struct ws_file **file, struct stat *attr, struct err *err)
 {
     struct ws_node *found = NULL;
+    struct ws_file *opened = NULL;
+    struct stat now;
     int rc =
-        lookup_at(maker->dir, maker->dir_fd, maker->name, &found, attr, err);
+        lookup_at(maker->dir, maker->dir_fd, maker->name, &found, &now, err);
 
     if (rc < 0) {
         return rc;
     }
-    rc = direct_open(found, flags, ctx, file, err);
-    if (rc < 0) {
-        ws_node_unref(found);
-        return rc;
+    rc = direct_open(found, flags, ctx, &opened, err);
+    if (rc == 0) {
+        rc = direct_getattr(found, opened, ctx, &now, err);
     }
-    rc = direct_getattr(found, *file, ctx, attr, err);
     if (rc < 0) {
-        ws_close(*file);
+        ws_close(opened);
         ws_node_unref(found);
         return rc;
     }
     *node = found;
+    *file = opened;
+    *attr = now;
     return 0;
 }
 
