@@ -66,6 +66,14 @@ static int mem_stat(struct provider *provider, const struct sandbox *sandbox,
     return rc;
 }
 
+static void free_entries(struct provider_entry *entries, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        free((void *)(uintptr_t)entries[i].name);
+    }
+    free(entries);
+}
+
 /* Copies a directory's entries, so that no lock is held while they are told.
  */
 static int copy_names(struct mem_box *box, const char *path,
@@ -90,16 +98,21 @@ static int copy_names(struct mem_box *box, const char *path,
     if (!entries) {
         return err_set(err, ENOMEM, "out of memory");
     }
-    *out = entries;
-    *n = 0;
+    count = 0;
     list_each(node, &dir->names)
     {
         const struct mem_name *name = container_of(node, struct mem_name, link);
 
-        entries[*n].name = strdup(name->name);
-        entries[*n].attr = name->inode->attr;
-        *n += entries[*n].name != NULL;
+        entries[count].name = strdup(name->name);
+        entries[count].attr = name->inode->attr;
+        if (!entries[count].name) {
+            free_entries(entries, count);
+            return err_set(err, ENOMEM, "out of memory");
+        }
+        count++;
     }
+    *out = entries;
+    *n = count;
     return 0;
 }
 
@@ -110,7 +123,6 @@ static int mem_list(struct provider *provider, const struct sandbox *sandbox,
     struct provider_entry *entries = NULL;
     struct mem_box *box;
     size_t n = 0;
-    int told = 0;
     int rc = enter(provider, sandbox, "list", limits, &box, err);
 
     if (rc < 0) {
@@ -121,14 +133,11 @@ static int mem_list(struct provider *provider, const struct sandbox *sandbox,
     if (rc < 0) {
         return rc;
     }
-    for (size_t i = 0; i < n; i++) {
-        if (told == 0) {
-            told = fn(arg, &entries[i]);
-        }
-        free((void *)(uintptr_t)entries[i].name);
+    for (size_t i = 0; rc == 0 && i < n; i++) {
+        rc = fn(arg, &entries[i]);
     }
-    free(entries);
-    return told < 0 ? err_set(err, -told, "the listing was ended") : 0;
+    free_entries(entries, n);
+    return rc < 0 ? err_set(err, -rc, "the listing was ended") : 0;
 }
 
 static int make(struct provider *provider, const struct sandbox *sandbox,

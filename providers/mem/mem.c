@@ -9,7 +9,7 @@
 
 struct mem *mem_of(struct provider *provider)
 {
-    return (struct mem *)provider;
+    return container_of(provider, struct mem, base);
 }
 
 static int mem_open(const struct provider_env *env, struct provider **out,
