@@ -181,7 +181,7 @@ static void control_statfs(fuse_req_t req, struct inode *inode)
     struct err err = ERR_INIT;
     struct statvfs figures;
 
-    if (inode_key(inode)->session && workspace_part.statfs) {
+    if (inode_key(inode)->session) {
         workspace_part.statfs(req, inode);
         return;
     }

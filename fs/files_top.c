@@ -4,6 +4,11 @@
 
 #include <errno.h>
 
+/* The place of sessions/ in top_rows. */
+enum {
+    SESSIONS_ROW = 3
+};
+
 static int readme_show(const struct node_ctx *ctx, struct buf *out,
                        struct err *err)
 {
@@ -90,13 +95,14 @@ static const struct node_row top_rows[] = {
         .mode = S_IFREG | 0400,
         .show = errors_show,
     },
-    {
-        .name = "sessions",
-        .id = FILES_ID_SESSIONS,
-        .mode = S_IFDIR | 0700,
-        .up = &node_root,
-        .children = &sessions,
-    },
+    [SESSIONS_ROW] =
+        {
+            .name = "sessions",
+            .id = FILES_ID_SESSIONS,
+            .mode = S_IFDIR | 0700,
+            .up = &node_root,
+            .children = &sessions,
+        },
     {.name = NULL},
 };
 
@@ -111,6 +117,6 @@ const struct node_row files_session = {
     .name = "ID",
     .id = FILES_ID_SESSION,
     .mode = S_IFDIR | 0700,
-    .up = &top_rows[3],
+    .up = &top_rows[SESSIONS_ROW],
     .rows = files_session_rows,
 };

@@ -58,8 +58,9 @@ struct wcall {
     char *text;       /* The new name, or a link's target. */
     const void *data; /* Of the request; owned once it is parked. */
     size_t size;
-    off_t offset, offset_out;
-    int flags;
+    off_t offset;     /* After lseek: where it is now. */
+    off_t offset_out; /* In the second file of a copy. */
+    int flags; /* Also fsync's data_only, lseek's whence, readdir's plus. */
     mode_t mode;
     unsigned mask;
     struct stat want;

@@ -70,7 +70,6 @@ static int empty_getattr(struct wcall *call, struct err *err)
 static int run_getattr(struct wcall *call, struct err *err)
 {
     struct ws_file *file = call->open ? call->open->file : NULL;
-
     int rc = ws_getattr(call->node, file, &call->ctx, &call->attr, err);
 
     if (rc < 0 && ws_blocks(call->ws) && !inode_key(call->inode)->ws) {

@@ -250,7 +250,7 @@ void workspace_fsync(fuse_req_t req, struct inode *inode, int data_only,
 static int run_fallocate(struct wcall *call, struct err *err)
 {
     return ws_fallocate(call->open->file, call->flags, call->offset,
-                        call->offset_out, &call->ctx, err);
+                        (off_t)call->size, &call->ctx, err);
 }
 
 void workspace_fallocate(fuse_req_t req, struct inode *inode, int mode,
@@ -265,7 +265,7 @@ void workspace_fallocate(fuse_req_t req, struct inode *inode, int mode,
     if (call) {
         call->flags = mode;
         call->offset = off;
-        call->offset_out = size;
+        call->size = (size_t)size;
         wcall_start(call);
     }
 }
@@ -278,13 +278,13 @@ static int run_lseek(struct wcall *call, struct err *err)
     if (found < 0) {
         return (int)found;
     }
-    call->offset_out = found;
+    call->offset = found;
     return 0;
 }
 
 static void reply_lseek(struct wcall *call, fuse_req_t req)
 {
-    (void)fuse_reply_lseek(req, call->offset_out);
+    (void)fuse_reply_lseek(req, call->offset);
 }
 
 void workspace_lseek(fuse_req_t req, struct inode *inode, off_t off, int whence,
