@@ -215,8 +215,7 @@ static void serve(const struct keeper *keeper)
 
 int main(void)
 {
-    /* Static: what it holds is held to the end. */
-    static struct keeper keeper = {.self = -1, .group = -1};
+    struct keeper keeper = {.self = -1, .group = -1};
     struct wire ready = {.type = WIRE_READY};
     struct err err = ERR_INIT;
     bool cleared = true;

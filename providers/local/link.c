@@ -115,7 +115,7 @@ static int spawn(int sock, pid_t *out, struct err *err)
     return rc ? err_set(err, rc, "cannot start '%s'", path) : 0;
 }
 
-/* Ends a keeper; with `patience` it may first end its sandboxes. */
+/* Ends a keeper; within patience_ms it may first end its sandboxes. */
 static void end_keeper(struct link *link, int64_t patience_ms)
 {
     int64_t deadline = clock_deadline(patience_ms);

@@ -35,8 +35,6 @@ static provider_exec_fn local_exec;
 static provider_signal_fn local_signal;
 static provider_root_fn local_root;
 
-extern const struct provider_ops provider_local;
-
 const struct provider_ops provider_local = {
     .name = "local",
     .summary = "sandboxes on this machine, in namespaces of their own",
