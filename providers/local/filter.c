@@ -205,6 +205,9 @@ static int compile(scmp_filter_ctx context, struct sock_fprog *out)
         return -EIO;
     }
     size = lseek(fd, 0, SEEK_END);
+    if (size > (off_t)(BPF_MAXINSNS * sizeof(*code))) {
+        return -E2BIG;
+    }
     code = size > 0 ? malloc((size_t)size) : NULL;
     if (!code || pread(fd, code, (size_t)size, 0) != size) {
         free(code);
