@@ -3,8 +3,8 @@
 
 #include "core/clock.h"
 #include "tests/cmocka.h"
+#include "tests/scratch.h"
 
-#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,9 +57,7 @@ void bench_open(struct bench *bench)
     struct err err = ERR_INIT;
 
     memset(bench, 0, sizeof(*bench));
-    (void)snprintf(bench->dir, sizeof(bench->dir), "%s/sessionfs-test.XXXXXX",
-                   getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
-    assert_non_null(mkdtemp(bench->dir));
+    scratch_make(bench->dir, sizeof(bench->dir));
     check(loop_new(&bench->loop, &err), &err);
     check(cancel_init(&bench->never, &err), &err);
     bench->env.state_dir = bench->dir;
@@ -77,22 +75,12 @@ void bench_reopen(struct bench *bench)
     open_provider(bench);
 }
 
-static int remove_entry(const char *path, const struct stat *st, int flag,
-                        struct FTW *ftw)
-{
-    (void)st;
-    (void)flag;
-    (void)ftw;
-    return remove(path);
-}
-
 void bench_close(struct bench *bench)
 {
     provider_close(bench->provider);
     loop_free(bench->loop);
     cancel_done(&bench->never);
-    assert_int_equal(nftw(bench->dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS),
-                     0);
+    scratch_remove(bench->dir);
 }
 
 /* ---- Sandboxes ---- */
@@ -359,5 +347,26 @@ int bench_group_teardown(void **state)
 {
     bench_close(*state);
     free(*state);
+    return 0;
+}
+
+int bench_open_room(void **state)
+{
+    struct bench_room *room = malloc(sizeof(*room));
+
+    assert_non_null(room);
+    bench_open(&room->bench);
+    bench_create(&room->bench, &room->box);
+    *state = room;
+    return 0;
+}
+
+int bench_close_room(void **state)
+{
+    struct bench_room *room = *state;
+
+    bench_destroy(&room->bench, &room->box);
+    bench_close(&room->bench);
+    free(room);
     return 0;
 }

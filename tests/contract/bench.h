@@ -140,4 +140,15 @@ const char *bench_text(struct bench_run *run, enum command_stream stream);
 int bench_sh(struct bench *bench, struct bench_box *box, const char *script,
              const char *expect);
 
+/* A provider with a sandbox that runs, for a group of tests. */
+struct bench_room {
+    struct bench bench;
+    struct bench_box box;
+};
+
+/** cmocka set-up. @param state gets a struct bench_room @return 0 */
+int bench_open_room(void **state);
+/** cmocka tear-down. @param state a struct bench_room @return 0 */
+int bench_close_room(void **state);
+
 #endif

@@ -5,7 +5,6 @@
 
 #include <errno.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum {
@@ -13,39 +12,13 @@ enum {
     GRACE_MS = 2000, /* A tree is dead by then. */
 };
 
-struct room {
-    struct bench bench;
-    struct bench_box box;
-};
-
-static int open_room(void **state)
-{
-    struct room *room = malloc(sizeof(*room));
-
-    assert_non_null(room);
-    bench_open(&room->bench);
-    bench_create(&room->bench, &room->box);
-    *state = room;
-    return 0;
-}
-
-static int close_room(void **state)
-{
-    struct room *room = *state;
-
-    bench_destroy(&room->bench, &room->box);
-    bench_close(&room->bench);
-    free(room);
-    return 0;
-}
-
-static bool has_shell(struct room *room)
+static bool has_shell(struct bench_room *room)
 {
     return bench_has_shell(&room->bench, &room->box);
 }
 
 /* Nothing that a script called `sleep 4321` is there any more. */
-static void no_sleeper_is_left(struct room *room)
+static void no_sleeper_is_left(struct bench_room *room)
 {
     if (has_shell(room)) {
         assert_int_equal(bench_sh(&room->bench, &room->box,
@@ -55,8 +28,8 @@ static void no_sleeper_is_left(struct room *room)
     }
 }
 
-static void start(struct room *room, const char *script, int64_t timeout_ms,
-                  struct bench_run *run)
+static void start(struct bench_room *room, const char *script,
+                  int64_t timeout_ms, struct bench_run *run)
 {
     struct command command = {.n = bench_next(),
                               .shell = script,
@@ -82,18 +55,18 @@ static const char *const trees[] = {
 };
 
 /* One that ends at nothing but our asking. */
-static const char *endless(struct room *room)
+static const char *endless(struct bench_room *room)
 {
     return has_shell(room) ? trees[0] : "echo ready\nhang";
 }
 
 /* An engine without a shell has but one. */
-static size_t tree_count(struct room *room)
+static size_t tree_count(struct bench_room *room)
 {
     return has_shell(room) ? ARRAY_SIZE(trees) : 1;
 }
 
-static const char *tree(struct room *room, size_t i)
+static const char *tree(struct bench_room *room, size_t i)
 {
     return has_shell(room) ? trees[i] : endless(room);
 }
@@ -110,7 +83,7 @@ static void is_timed_out(struct bench_run *run, int64_t begin)
 
 static void a_timeout_ends_every_tree_in_time(void **state)
 {
-    struct room *room = *state;
+    struct bench_room *room = *state;
     struct bench_run runs[ARRAY_SIZE(trees)];
     int64_t begin = clock_ms();
 
@@ -125,7 +98,7 @@ static void a_timeout_ends_every_tree_in_time(void **state)
 
 static void a_fork_bomb_is_ended_in_time(void **state)
 {
-    struct room *room = *state;
+    struct bench_room *room = *state;
     struct bench_run run;
     int64_t begin = clock_ms();
 
@@ -142,7 +115,7 @@ static void a_fork_bomb_is_ended_in_time(void **state)
 
 static void a_fired_token_ends_every_tree_in_time(void **state)
 {
-    struct room *room = *state;
+    struct bench_room *room = *state;
     struct bench_run runs[ARRAY_SIZE(trees)];
     int64_t begin;
 
@@ -165,7 +138,7 @@ static void a_fired_token_ends_every_tree_in_time(void **state)
 
 static void a_command_that_heeds_term_may_tidy_up(void **state)
 {
-    struct room *room = *state;
+    struct bench_room *room = *state;
     struct bench_run run;
 
     if (!has_shell(room)) {
@@ -183,7 +156,7 @@ static void a_command_that_heeds_term_may_tidy_up(void **state)
 
 static void a_quick_command_does_not_meet_its_timeout(void **state)
 {
-    struct room *room = *state;
+    struct bench_room *room = *state;
     struct bench_run run;
 
     start(room, "exit 4", 5000, &run);
@@ -195,7 +168,7 @@ static void a_quick_command_does_not_meet_its_timeout(void **state)
 
 static void an_end_of_one_command_spares_the_others(void **state)
 {
-    struct room *room = *state;
+    struct bench_room *room = *state;
     struct bench_run other;
     struct bench_run run;
 
@@ -214,7 +187,8 @@ static void an_end_of_one_command_spares_the_others(void **state)
     bench_run_done(&other);
 }
 
-static int send(struct room *room, uint64_t n, int signal, struct err *err)
+static int send(struct bench_room *room, uint64_t n, int signal,
+                struct err *err)
 {
     return provider_signal(room->bench.provider, &room->box.sandbox, n, signal,
                            err);
@@ -222,7 +196,7 @@ static int send(struct room *room, uint64_t n, int signal, struct err *err)
 
 static void a_signal_reaches_a_running_command(void **state)
 {
-    struct room *room = *state;
+    struct bench_room *room = *state;
     struct err err = ERR_INIT;
     struct bench_run run;
     uint64_t n;
@@ -244,7 +218,7 @@ static void a_signal_reaches_a_running_command(void **state)
 
 static void a_signal_can_be_caught(void **state)
 {
-    struct room *room = *state;
+    struct bench_room *room = *state;
     struct err err = ERR_INIT;
     struct bench_run run;
     uint64_t n;
@@ -266,7 +240,7 @@ static void a_signal_can_be_caught(void **state)
 
 static void the_sandbox_is_as_before_after_all_that(void **state)
 {
-    struct room *room = *state;
+    struct bench_room *room = *state;
 
     assert_int_equal(bench_status(&room->bench, &room->box), PROVIDER_RUNNING);
     assert_int_equal(bench_sh(&room->bench, &room->box, "echo well", "well\n"),
@@ -287,5 +261,6 @@ int suite_ends(void)
         cmocka_unit_test(the_sandbox_is_as_before_after_all_that),
     };
 
-    return cmocka_run_group_tests_name("ends", tests, open_room, close_room);
+    return cmocka_run_group_tests_name("ends", tests, bench_open_room,
+                                       bench_close_room);
 }

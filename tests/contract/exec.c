@@ -9,47 +9,22 @@
 #include <string.h>
 
 /* A bench with one sandbox that all tests of the group use. */
-struct room {
-    struct bench bench;
-    struct bench_box box;
-};
-
-static int open_room(void **state)
-{
-    struct room *room = malloc(sizeof(*room));
-
-    assert_non_null(room);
-    bench_open(&room->bench);
-    bench_create(&room->bench, &room->box);
-    *state = room;
-    return 0;
-}
-
-static int close_room(void **state)
-{
-    struct room *room = *state;
-
-    bench_destroy(&room->bench, &room->box);
-    bench_close(&room->bench);
-    free(room);
-    return 0;
-}
-
-static void need_shell(struct room *room)
+static void need_shell(struct bench_room *room)
 {
     if (!bench_has_shell(&room->bench, &room->box)) {
         skip();
     }
 }
 
-static const char *pick(struct room *room, const char *shell, const char *plain)
+static const char *pick(struct bench_room *room, const char *shell,
+                        const char *plain)
 {
     return bench_pick(&room->bench, &room->box, shell, plain);
 }
 
 static int sh(void **state, const char *script, const char *expect)
 {
-    struct room *room = *state;
+    struct bench_room *room = *state;
 
     return bench_sh(&room->bench, &room->box, script, expect);
 }
@@ -96,7 +71,7 @@ static void shell_syntax_arrives_as_written(void **state)
         {"pwd", NULL, 0},
         {"umask", "0022\n", 0},
     };
-    struct room *room = *state;
+    struct bench_room *room = *state;
 
     need_shell(room);
     for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
@@ -107,7 +82,7 @@ static void shell_syntax_arrives_as_written(void **state)
 
 static void a_command_starts_in_the_workspace(void **state)
 {
-    struct room *room = *state;
+    struct bench_room *room = *state;
     char expect[256];
 
     need_shell(room);
@@ -118,7 +93,7 @@ static void a_command_starts_in_the_workspace(void **state)
 
 static void every_byte_value_comes_back(void **state)
 {
-    struct room *room = *state;
+    struct bench_room *room = *state;
     struct bench_run run;
     const struct buf *out = &run.out[COMMAND_STDOUT];
 
@@ -137,7 +112,7 @@ static void every_byte_value_comes_back(void **state)
 
 static void stdout_and_stderr_come_apart(void **state)
 {
-    struct room *room = *state;
+    struct bench_room *room = *state;
     struct bench_run run;
 
     if (!(bench_ops()->flags & PROVIDER_SPLIT_STDERR)) {
@@ -154,7 +129,7 @@ static void stdout_and_stderr_come_apart(void **state)
 
 static void a_script_may_be_long(void **state)
 {
-    struct room *room = *state;
+    struct bench_room *room = *state;
     struct bench_run run;
     struct command command = {.n = bench_next()};
     size_t size = 1024 * 1024;
@@ -177,7 +152,7 @@ static void a_script_may_be_long(void **state)
 
 static void much_output_arrives_whole_before_the_end(void **state)
 {
-    struct room *room = *state;
+    struct bench_room *room = *state;
     struct bench_run run;
 
     (void)bench_script(
@@ -195,7 +170,7 @@ static void an_argument_vector_arrives_as_it_is(void **state)
     const char *const argv[] = {"printf", "<%s>", "a b",      "",
                                 "c\nd",   "$x",   "\xff\xfe", NULL};
     struct command command = {.n = bench_next(), .argv = argv};
-    struct room *room = *state;
+    struct bench_room *room = *state;
     struct bench_run run;
 
     need_shell(room);
@@ -216,7 +191,7 @@ static void environment_and_directory_are_as_asked(void **state)
                               .shell_size = strlen(script),
                               .env = env,
                               .cwd = "/tmp"};
-    struct room *room = *state;
+    struct bench_room *room = *state;
     struct bench_run run;
     const char *text;
 
@@ -232,7 +207,7 @@ static void environment_and_directory_are_as_asked(void **state)
 
 static void nothing_of_our_environment_is_seen(void **state)
 {
-    struct room *room = *state;
+    struct bench_room *room = *state;
 
     need_shell(room);
     assert_int_equal(setenv("SESSIONFS_TEST_SECRET", "secret", 1), 0);
@@ -253,7 +228,7 @@ static void input_arrives_to_the_byte(void **state)
                               .shell_size = 3,
                               .input = input,
                               .input_size = sizeof(input)};
-    struct room *room = *state;
+    struct bench_room *room = *state;
     struct bench_run run;
 
     if (!(bench_ops()->flags & PROVIDER_STDIN)) {
@@ -283,7 +258,7 @@ static void what_cannot_start_fails_with_words(void **state)
         {fine, "/no/such/directory", -ENOENT},
         {none, NULL, -EINVAL},
     };
-    struct room *room = *state;
+    struct bench_room *room = *state;
 
     need_shell(room);
     for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
@@ -305,7 +280,7 @@ static void what_cannot_start_fails_with_words(void **state)
 
 static void commands_run_side_by_side(void **state)
 {
-    struct room *room = *state;
+    struct bench_room *room = *state;
     struct bench_run runs[16];
     int64_t start = clock_ms();
 
@@ -333,7 +308,7 @@ static void commands_run_side_by_side(void **state)
 
 static void many_commands_leave_nothing(void **state)
 {
-    struct room *room = *state;
+    struct bench_room *room = *state;
 
     need_shell(room);
     for (int i = 0; i < 300; i++) {
@@ -350,7 +325,7 @@ static void many_commands_leave_nothing(void **state)
 
 static void left_behind_processes_live_on(void **state)
 {
-    struct room *room = *state;
+    struct bench_room *room = *state;
     struct bench_run run;
 
     if (!(bench_ops()->flags & PROVIDER_BACKGROUND)) {
@@ -372,7 +347,7 @@ static void left_behind_processes_live_on(void **state)
 
 static void a_script_can_open_its_streams_by_name(void **state)
 {
-    struct room *room = *state;
+    struct bench_room *room = *state;
 
     need_shell(room);
     assert_int_equal(sh(state,
@@ -403,5 +378,6 @@ int suite_exec(void)
         cmocka_unit_test(a_script_can_open_its_streams_by_name),
     };
 
-    return cmocka_run_group_tests_name("exec", tests, open_room, close_room);
+    return cmocka_run_group_tests_name("exec", tests, bench_open_room,
+                                       bench_close_room);
 }

@@ -203,30 +203,32 @@ static int engine_resume(struct provider *provider, struct sandbox *sandbox,
     return rc;
 }
 
+/* A call that, when it succeeds, leaves sandboxes in another state. */
+static int become(enum engine_slot slot, enum provider_state state,
+                  const struct limits *limits, struct err *err)
+{
+    int rc = enter(slot, limits, err);
+
+    if (rc == 0) {
+        atomic_store(&engine.state, (int)state);
+    }
+    return rc;
+}
+
 static int engine_pause(struct provider *provider, struct sandbox *sandbox,
                         const struct limits *limits, struct err *err)
 {
-    int rc = enter(ENGINE_PAUSE, limits, err);
-
     (void)provider;
     (void)sandbox;
-    if (rc == 0) {
-        atomic_store(&engine.state, PROVIDER_PAUSED);
-    }
-    return rc;
+    return become(ENGINE_PAUSE, PROVIDER_PAUSED, limits, err);
 }
 
 static int engine_destroy(struct provider *provider, struct sandbox *sandbox,
                           const struct limits *limits, struct err *err)
 {
-    int rc = enter(ENGINE_DESTROY, limits, err);
-
     (void)provider;
     (void)sandbox;
-    if (rc == 0) {
-        atomic_store(&engine.state, PROVIDER_LOST);
-    }
-    return rc;
+    return become(ENGINE_DESTROY, PROVIDER_LOST, limits, err);
 }
 
 static int engine_status(struct provider *provider,

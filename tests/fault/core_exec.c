@@ -132,14 +132,12 @@ static void a_full_disk_refuses_commands_and_harms_none(void **state)
 
 int main(void)
 {
-#define T(name)                                                                \
-    cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
     const struct CMUnitTest tests[] = {
-        T(a_command_that_cannot_run_keeps_its_number),
-        T(a_failing_checkpoint_fails_the_command_but_keeps_its_end),
-        T(output_that_cannot_be_kept_is_told),
-        T(output_that_is_cut_off_is_told_and_the_exit_code_kept),
-        T(a_full_disk_refuses_commands_and_harms_none),
+        FIXTURE_TEST(a_command_that_cannot_run_keeps_its_number),
+        FIXTURE_TEST(a_failing_checkpoint_fails_the_command_but_keeps_its_end),
+        FIXTURE_TEST(output_that_cannot_be_kept_is_told),
+        FIXTURE_TEST(output_that_is_cut_off_is_told_and_the_exit_code_kept),
+        FIXTURE_TEST(a_full_disk_refuses_commands_and_harms_none),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,9 +2,8 @@
 #include "tests/unit/core_fixture.h"
 
 #include "core/clock.h"
+#include "tests/scratch.h"
 
-#include <ftw.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -66,23 +65,13 @@ struct fixture *fixture_new(void)
 
     assert_non_null(fixture);
     engine_reset();
-    strcpy(fixture->dir, "/tmp/sessionfs-core-XXXXXX");
-    assert_non_null(mkdtemp(fixture->dir));
+    scratch_make(fixture->dir, sizeof(fixture->dir));
     return fixture;
-}
-
-static int remove_entry(const char *path, const struct stat *st, int type,
-                        struct FTW *ftw)
-{
-    (void)st;
-    (void)type;
-    (void)ftw;
-    return remove(path);
 }
 
 void fixture_free(struct fixture *fixture)
 {
-    (void)nftw(fixture->dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+    scratch_remove(fixture->dir);
     free(fixture);
 }
 

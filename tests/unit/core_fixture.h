@@ -29,6 +29,10 @@ void fixture_free(struct fixture *fixture);
 int fixture_setup(void **state);
 int fixture_teardown(void **state);
 
+/* A test with an open registry. */
+#define FIXTURE_TEST(name)                                                     \
+    cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
+
 /* Opens the registry of the fixture again, or for the first time. */
 void fixture_open(struct fixture *fixture, const char *provider);
 void fixture_close(struct fixture *fixture);

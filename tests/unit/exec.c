@@ -481,26 +481,24 @@ static void closing_ends_commands_and_pauses_what_runs(void **state)
 
 int main(void)
 {
-#define T(name)                                                                \
-    cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
     const struct CMUnitTest tests[] = {
-        T(a_command_ends_as_the_engine_says),
-        T(output_is_split_and_in_order),
-        T(bad_scripts_are_refused_and_take_no_number),
-        T(a_command_is_kept_as_it_was_written),
-        T(commands_run_one_after_another),
-        T(life_waits_for_no_command_but_is_refused),
-        T(a_session_can_be_paused_once_its_command_has_ended),
-        T(a_cancelled_command_in_the_queue_never_runs),
-        T(a_cancelled_running_command_ends),
-        T(a_command_cancelled_while_its_sandbox_starts_never_runs),
-        T(a_distant_engine_is_asked_once_a_second_at_most),
-        T(output_after_the_end_still_arrives),
-        T(watches_wake_once_for_what_they_wait),
-        T(the_kernel_hears_of_changes_before_the_waiter),
-        T(ended_commands_are_read_back),
-        T(fifty_threads_meet_no_locked_database),
-        T(closing_ends_commands_and_pauses_what_runs),
+        FIXTURE_TEST(a_command_ends_as_the_engine_says),
+        FIXTURE_TEST(output_is_split_and_in_order),
+        FIXTURE_TEST(bad_scripts_are_refused_and_take_no_number),
+        FIXTURE_TEST(a_command_is_kept_as_it_was_written),
+        FIXTURE_TEST(commands_run_one_after_another),
+        FIXTURE_TEST(life_waits_for_no_command_but_is_refused),
+        FIXTURE_TEST(a_session_can_be_paused_once_its_command_has_ended),
+        FIXTURE_TEST(a_cancelled_command_in_the_queue_never_runs),
+        FIXTURE_TEST(a_cancelled_running_command_ends),
+        FIXTURE_TEST(a_command_cancelled_while_its_sandbox_starts_never_runs),
+        FIXTURE_TEST(a_distant_engine_is_asked_once_a_second_at_most),
+        FIXTURE_TEST(output_after_the_end_still_arrives),
+        FIXTURE_TEST(watches_wake_once_for_what_they_wait),
+        FIXTURE_TEST(the_kernel_hears_of_changes_before_the_waiter),
+        FIXTURE_TEST(ended_commands_are_read_back),
+        FIXTURE_TEST(fifty_threads_meet_no_locked_database),
+        FIXTURE_TEST(closing_ends_commands_and_pauses_what_runs),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,9 +2,9 @@
 #include "tests/cmocka.h"
 
 #include "core/exec_log.h"
+#include "tests/scratch.h"
 
 #include <errno.h>
-#include <ftw.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +13,8 @@
 #include <unistd.h>
 
 enum {
-    MODEL_SIZE = 64 * 1024
+    MODEL_SIZE = 64 * 1024,
+    DIR_SIZE = 64,
 };
 
 /* What the log should hold, by view. */
@@ -29,26 +30,17 @@ static const char *dir_of(void **state)
 
 static int make_dir(void **state)
 {
-    char *dir = strdup("/tmp/sessionfs-log-XXXXXX");
+    char *dir = malloc(DIR_SIZE);
 
     assert_non_null(dir);
-    assert_non_null(mkdtemp(dir));
+    scratch_make(dir, DIR_SIZE);
     *state = dir;
     return 0;
 }
 
-static int remove_entry(const char *path, const struct stat *st, int type,
-                        struct FTW *ftw)
-{
-    (void)st;
-    (void)type;
-    (void)ftw;
-    return remove(path);
-}
-
 static int remove_dir(void **state)
 {
-    (void)nftw(dir_of(state), remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+    scratch_remove(dir_of(state));
     free(*state);
     return 0;
 }

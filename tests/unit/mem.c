@@ -6,6 +6,7 @@
 #include "core/provider.h"
 
 #include "tests/cmocka.h"
+#include "tests/scratch.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -41,8 +42,7 @@ static int setup(void **state)
     struct bench *b = calloc(1, sizeof(*b));
     struct provider_env env = {.state_dir = "/nonexistent"};
 
-    (void)snprintf(b->control, sizeof(b->control), "/tmp/sessionfs-mem-XXXXXX");
-    assert_non_null(mkdtemp(b->control));
+    scratch_make(b->control, sizeof(b->control));
     assert_int_equal(setenv("SESSIONFS_MEM_CONTROL", b->control, 1), 0);
     assert_int_equal(loop_new(&b->loop, &b->err), 0);
     env.loop = b->loop;

@@ -386,22 +386,20 @@ static void a_stuck_engine_does_not_hold_up_the_end(void **state)
 
 int main(void)
 {
-#define T(name)                                                                \
-    cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
     const struct CMUnitTest tests[] = {
-        T(ids_are_checked),
-        T(an_id_is_there_once),
-        T(a_found_session_is_the_same_object),
-        T(a_removed_session_takes_its_output_along),
-        T(a_busy_session_is_not_removed),
-        T(a_rename_keeps_the_session),
-        T(all_sessions_are_told_once_in_order),
-        T(a_session_at_rest_costs_no_memory_and_no_thread),
-        T(failures_are_lines_that_names_cannot_forge),
-        T(everything_is_there_after_a_restart),
-        T(an_engine_that_fails_to_open_is_told),
-        T(a_session_says_why_its_engine_is_not_there),
-        T(a_stuck_engine_does_not_hold_up_the_end),
+        FIXTURE_TEST(ids_are_checked),
+        FIXTURE_TEST(an_id_is_there_once),
+        FIXTURE_TEST(a_found_session_is_the_same_object),
+        FIXTURE_TEST(a_removed_session_takes_its_output_along),
+        FIXTURE_TEST(a_busy_session_is_not_removed),
+        FIXTURE_TEST(a_rename_keeps_the_session),
+        FIXTURE_TEST(all_sessions_are_told_once_in_order),
+        FIXTURE_TEST(a_session_at_rest_costs_no_memory_and_no_thread),
+        FIXTURE_TEST(failures_are_lines_that_names_cannot_forge),
+        FIXTURE_TEST(everything_is_there_after_a_restart),
+        FIXTURE_TEST(an_engine_that_fails_to_open_is_told),
+        FIXTURE_TEST(a_session_says_why_its_engine_is_not_there),
+        FIXTURE_TEST(a_stuck_engine_does_not_hold_up_the_end),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

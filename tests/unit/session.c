@@ -419,27 +419,25 @@ static void data_of_a_lost_one_is_stale(void **state)
 
 int main(void)
 {
-#define T(name)                                                                \
-    cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
     const struct CMUnitTest tests[] = {
-        T(a_session_goes_through_its_life),
-        T(an_absent_session_is_not_paused_nor_made),
-        T(two_ensures_at_once_cause_one_create),
-        T(what_the_engine_says_wins_over_the_record),
-        T(a_sandbox_that_somebody_else_resumed_can_be_paused),
-        T(a_status_that_is_read_asks_in_the_background),
-        T(a_replacement_at_resume_is_another_generation),
-        T(a_failing_call_is_told_and_leaves_a_clear_state),
-        T(a_failed_create_leaves_nothing),
-        T(an_instance_that_is_too_large_is_not_kept),
-        T(an_unconfirmed_deletion_is_tried_again_and_named),
-        T(looking_and_reading_start_nothing),
-        T(writing_makes_the_sandbox),
-        T(a_pause_waits_for_those_inside_and_keeps_others_out),
-        T(data_of_a_paused_one_wakes_only_where_it_must),
-        T(a_tree_that_cannot_be_had_locks_nobody_out),
-        T(an_instance_keeps_its_tree_and_a_new_one_has_another),
-        T(data_of_a_lost_one_is_stale),
+        FIXTURE_TEST(a_session_goes_through_its_life),
+        FIXTURE_TEST(an_absent_session_is_not_paused_nor_made),
+        FIXTURE_TEST(two_ensures_at_once_cause_one_create),
+        FIXTURE_TEST(what_the_engine_says_wins_over_the_record),
+        FIXTURE_TEST(a_sandbox_that_somebody_else_resumed_can_be_paused),
+        FIXTURE_TEST(a_status_that_is_read_asks_in_the_background),
+        FIXTURE_TEST(a_replacement_at_resume_is_another_generation),
+        FIXTURE_TEST(a_failing_call_is_told_and_leaves_a_clear_state),
+        FIXTURE_TEST(a_failed_create_leaves_nothing),
+        FIXTURE_TEST(an_instance_that_is_too_large_is_not_kept),
+        FIXTURE_TEST(an_unconfirmed_deletion_is_tried_again_and_named),
+        FIXTURE_TEST(looking_and_reading_start_nothing),
+        FIXTURE_TEST(writing_makes_the_sandbox),
+        FIXTURE_TEST(a_pause_waits_for_those_inside_and_keeps_others_out),
+        FIXTURE_TEST(data_of_a_paused_one_wakes_only_where_it_must),
+        FIXTURE_TEST(a_tree_that_cannot_be_had_locks_nobody_out),
+        FIXTURE_TEST(an_instance_keeps_its_tree_and_a_new_one_has_another),
+        FIXTURE_TEST(data_of_a_lost_one_is_stale),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,10 +3,10 @@
 
 #include "core/buf.h"
 #include "core/store.h"
+#include "tests/scratch.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,20 +37,10 @@ static int setup(void **state)
     struct place *place = calloc(1, sizeof(*place));
 
     assert_non_null(place);
-    strcpy(place->dir, "/tmp/sessionfs-store-XXXXXX");
-    assert_non_null(mkdtemp(place->dir));
+    scratch_make(place->dir, sizeof(place->dir));
     reopen(place);
     *state = place;
     return 0;
-}
-
-static int remove_entry(const char *path, const struct stat *st, int type,
-                        struct FTW *ftw)
-{
-    (void)st;
-    (void)type;
-    (void)ftw;
-    return remove(path);
 }
 
 static int teardown(void **state)
@@ -58,7 +48,7 @@ static int teardown(void **state)
     struct place *place = *state;
 
     store_close(place->store);
-    (void)nftw(place->dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+    scratch_remove(place->dir);
     free(place);
     return 0;
 }

@@ -231,25 +231,16 @@ static void an_unlinked_open_file_stays(void **state)
     ws_node_unref(node);
 }
 
-#define BOTH(name)                                                             \
-    cmocka_unit_test_setup_teardown(name, fixture_direct_setup,                \
-                                    fixture_direct_teardown),                  \
-        cmocka_unit_test_setup_teardown(name, fixture_direct_setup_plain,      \
-                                        fixture_direct_teardown)
-#define ONE(name)                                                              \
-    cmocka_unit_test_setup_teardown(name, fixture_direct_setup,                \
-                                    fixture_direct_teardown)
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        ONE(files_belong_to_who_makes_them),
-        ONE(a_setgid_directory_hands_its_group_on),
-        ONE(owners_change_within_the_map),
-        ONE(writing_takes_set_id_bits_away),
-        ONE(user_xattrs_work_and_others_do_not),
-        ONE(a_range_is_copied_and_space_is_reserved),
-        BOTH(an_unlinked_open_file_stays),
+        FIXTURE_DIRECT(files_belong_to_who_makes_them),
+        FIXTURE_DIRECT(a_setgid_directory_hands_its_group_on),
+        FIXTURE_DIRECT(owners_change_within_the_map),
+        FIXTURE_DIRECT(writing_takes_set_id_bits_away),
+        FIXTURE_DIRECT(user_xattrs_work_and_others_do_not),
+        FIXTURE_DIRECT(a_range_is_copied_and_space_is_reserved),
+        FIXTURE_DIRECT_BOTH(an_unlinked_open_file_stays),
     };
     int failed;
 

@@ -1,10 +1,9 @@
 /* A tree over a directory, for tests. */
 #include "core/workspace_direct.h"
 
+#include "tests/scratch.h"
 #include "tests/unit/workspace_fixture.h"
 
-#include <ftw.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -17,8 +16,7 @@ int fixture_direct_setup(void **state)
                                  .group = FIXTURE_USER,
                                  .path = "/workspace"};
 
-    (void)snprintf(fx->dir, sizeof(fx->dir), "/tmp/sessionfs-ws-XXXXXX");
-    assert_non_null(mkdtemp(fx->dir));
+    scratch_make(fx->dir, sizeof(fx->dir));
     root.fd = open(fx->dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
     assert_int_equal(fchownat(root.fd, "", FIXTURE_BASE + FIXTURE_USER,
                               FIXTURE_BASE + FIXTURE_USER, AT_EMPTY_PATH),
@@ -32,25 +30,15 @@ int fixture_direct_setup(void **state)
     return 0;
 }
 
-static int remove_entry(const char *path, const struct stat *attr, int type,
-                        struct FTW *ftw)
-{
-    (void)attr;
-    (void)type;
-    (void)ftw;
-    return remove(path);
-}
-
 int fixture_direct_teardown(void **state)
 {
     struct fixture *fx = *state;
-    int rc;
 
     fixture_end(fx);
-    rc = nftw(fx->dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
+    scratch_remove(fx->dir);
     free(fx);
     direct_fd_limit(0);
-    return rc == 0 && direct_fd_count() == 0 ? 0 : -1;
+    return direct_fd_count() == 0 ? 0 : -1;
 }
 
 int fixture_direct_setup_plain(void **state)

@@ -108,4 +108,13 @@ int fixture_direct_setup_plain(void **state);
 /** @param state ended; fails where an fd is left @return 0 or -1 */
 int fixture_direct_teardown(void **state);
 
+/* A test of a direct tree; and of one without handles, too. */
+#define FIXTURE_DIRECT(name)                                                   \
+    cmocka_unit_test_setup_teardown(name, fixture_direct_setup,                \
+                                    fixture_direct_teardown)
+#define FIXTURE_DIRECT_BOTH(name)                                              \
+    FIXTURE_DIRECT(name),                                                      \
+        cmocka_unit_test_setup_teardown(name, fixture_direct_setup_plain,      \
+                                        fixture_direct_teardown)
+
 #endif

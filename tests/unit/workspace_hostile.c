@@ -333,27 +333,19 @@ static void looking_up_and_forgetting_takes_no_memory(void **state)
     assert_true(direct_fd_count() <= 2);
 }
 
-#define BOTH(name)                                                             \
-    cmocka_unit_test_setup_teardown(name, fixture_direct_setup,                \
-                                    fixture_direct_teardown),                  \
-        cmocka_unit_test_setup_teardown(name, fixture_direct_setup_plain,      \
-                                        fixture_direct_teardown)
-#define ONE(name)                                                              \
-    cmocka_unit_test_setup_teardown(name, fixture_direct_setup,                \
-                                    fixture_direct_teardown)
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        BOTH(a_fifo_is_never_opened),
-        BOTH(a_file_that_became_a_link_leads_nowhere),
-        BOTH(a_link_swapped_in_meanwhile_leads_nowhere),
-        BOTH(a_tree_of_two_thousand_levels_can_be_used),
-        BOTH(few_fds_serve_a_thousand_files),
-        ONE(a_number_that_is_used_again_is_another_file),
-        BOTH(a_file_moved_behind_us_is_found_or_stale),
-        BOTH(a_link_with_two_names_leads_no_higher_than_the_lower),
-        BOTH(looking_up_and_forgetting_takes_no_memory),
+        FIXTURE_DIRECT_BOTH(a_fifo_is_never_opened),
+        FIXTURE_DIRECT_BOTH(a_file_that_became_a_link_leads_nowhere),
+        FIXTURE_DIRECT_BOTH(a_link_swapped_in_meanwhile_leads_nowhere),
+        FIXTURE_DIRECT_BOTH(a_tree_of_two_thousand_levels_can_be_used),
+        FIXTURE_DIRECT_BOTH(few_fds_serve_a_thousand_files),
+        FIXTURE_DIRECT(a_number_that_is_used_again_is_another_file),
+        FIXTURE_DIRECT_BOTH(a_file_moved_behind_us_is_found_or_stale),
+        FIXTURE_DIRECT_BOTH(
+            a_link_with_two_names_leads_no_higher_than_the_lower),
+        FIXTURE_DIRECT_BOTH(looking_up_and_forgetting_takes_no_memory),
     };
 
     (void)umask(0);
