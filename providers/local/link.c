@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <libgen.h>
 #include <limits.h>
 #include <poll.h>
 #include <signal.h>
@@ -38,25 +39,26 @@ struct link {
 
 /* ---- The process ---- */
 
-/* Beside our own program, as it is built; else where it is installed. */
+/* Beside our own program, as it is built, or where it is installed relative to
+ * that, so that a whole installation may be moved. */
 static int find_program(char out[PATH_MAX], struct err *err)
 {
-    ssize_t n = readlink("/proc/self/exe", out, PATH_MAX - 1);
-    char *slash;
+    static const char *const places[] = {PROGRAM,
+                                         SESSIONFS_LIBEXEC "/" PROGRAM};
+    char own[PATH_MAX];
+    ssize_t n = readlink("/proc/self/exe", own, sizeof(own) - 1);
+    const char *dir;
 
-    out[n < 0 ? 0 : n] = '\0';
-    slash = strrchr(out, '/');
-    if (slash && slash + 1 + sizeof(PROGRAM) <= out + PATH_MAX) {
-        memcpy(slash + 1, PROGRAM, sizeof(PROGRAM));
-        if (access(out, X_OK) == 0) {
+    own[n < 0 ? 0 : n] = '\0';
+    dir = dirname(own);
+    for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
+        int size = snprintf(out, PATH_MAX, "%s/%s", dir, places[i]);
+
+        if (size < PATH_MAX && access(out, X_OK) == 0) {
             return 0;
         }
     }
-    (void)snprintf(out, PATH_MAX, "%s", SESSIONFS_LIBEXECDIR "/" PROGRAM);
-    if (access(out, X_OK) < 0) {
-        return err_errno(err, "cannot find %s", PROGRAM);
-    }
-    return 0;
+    return err_set(err, ENOENT, "cannot find %s", PROGRAM);
 }
 
 static int add_actions(posix_spawn_file_actions_t *actions, int sock)
