@@ -3,13 +3,11 @@
 
 #include "core/buf.h"
 #include "core/cleanup.h"
-#include "core/crash.h"
 #include "core/exec_priv.h"
 #include "core/registry_priv.h"
 
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 enum {
     LIST_BATCH = 256
@@ -62,6 +60,7 @@ int exec_new(struct session *session, const struct exec_info *info, bool ended,
     exec->job.kind = JOB_EXEC;
     exec->job.session = session;
     exec->n = info->n;
+    exec->background = info->background;
     mutex_lock(&exec->lock);
     list_init(&exec->watches);
     exec->info = *info;
@@ -86,102 +85,6 @@ void exec_unref(struct exec *exec)
     exec_log_free(exec->log);
     mutex_done(&exec->lock);
     free(exec);
-}
-
-/* ---- Submitting ---- */
-
-static int check_script(const char *script, size_t size, struct err *err)
-{
-    bool blank = true;
-
-    if (size > EXEC_SCRIPT_MAX) {
-        return err_set(err, EFBIG, "the command is over 1 MiB long");
-    }
-    if (memchr(script, '\0', size)) {
-        return err_set(err, EINVAL, "the command holds a NUL byte");
-    }
-    for (size_t i = 0; i < size && blank; i++) {
-        blank = strchr(" \t\n\v\f\r", script[i]) != NULL;
-    }
-    return blank ? err_set(err, EINVAL, "the command is empty") : 0;
-}
-
-static int make_dirs(struct session *session, struct err *err)
-{
-    AUTO_FREE char *dir = NULL;
-
-    if (asprintf(&dir, "%s/execs", session->dir) < 0) {
-        dir = NULL;
-        return err_set(err, ENOMEM, "out of memory");
-    }
-    if ((mkdir(session->dir, 0700) < 0 && errno != EEXIST) ||
-        (mkdir(dir, 0700) < 0 && errno != EEXIST)) {
-        return err_errno(err, "make the directory of the output");
-    }
-    return 0;
-}
-
-/* Records and queues at once, so that numbers are the order of the queue. */
-static int submit_locked(struct session *session, const char *script,
-                         size_t size, const struct caller *caller,
-                         struct exec **out, struct err *err)
-    REQUIRES(session->lock)
-{
-    struct exec_info info;
-    struct exec *exec = NULL;
-    int rc;
-
-    if (session->gone) {
-        return err_set(err, ENOENT, "the session was removed");
-    }
-    rc = make_dirs(session, err);
-    if (rc < 0) {
-        return rc;
-    }
-    rc = store_exec_add(session->registry->store, session->number, script, size,
-                        caller, &info, err);
-    if (rc < 0) {
-        return err_wrap(err, rc, "cannot record the command");
-    }
-    rc = exec_new(session, &info, false, &exec, err);
-    if (rc == 0) {
-        exec->job.caller = *caller;
-        list_add(&session->execs, &exec->link);
-        rc = session_enqueue_locked(session, &exec->job, err);
-        *out = exec;
-    }
-    return rc;
-}
-
-int exec_submit(struct session *session, const char *script, size_t size,
-                const struct caller *caller, struct exec **out, struct err *err)
-{
-    struct exec *exec = NULL;
-    int rc = check_script(script, size, err);
-
-    if (rc < 0) {
-        return rc;
-    }
-    if (!registry_job_begin(session->registry, false)) {
-        return err_set(err, ESHUTDOWN, "the filesystem is being unmounted");
-    }
-    /* Held by the command. Taken first: registry before session. */
-    (void)session_ref(session);
-    mutex_lock(&session->lock);
-    rc = submit_locked(session, script, size, caller, &exec, err);
-    if (rc == 0) {
-        (void)exec_ref(exec); /* The job's. */
-    }
-    mutex_unlock(&session->lock);
-    if (rc < 0) {
-        registry_job_end(session->registry);
-        session_unref(session);
-        return rc;
-    }
-    crash_point("exec-queued");
-    session_pump(session);
-    *out = exec;
-    return 0;
 }
 
 /* ---- Finding ---- */
@@ -301,6 +204,16 @@ bool exec_ended(struct exec *exec)
     return ended;
 }
 
+bool exec_answered(struct exec *exec)
+{
+    bool answered;
+
+    mutex_lock(&exec->lock);
+    answered = exec->ended || (exec->background && exec->started);
+    mutex_unlock(&exec->lock);
+    return answered;
+}
+
 int exec_command(struct exec *exec, struct buf *out, struct err *err)
 {
     const struct session *session = exec->job.session;
@@ -322,41 +235,57 @@ ssize_t exec_read(struct exec *exec, enum exec_view view, uint64_t offset,
 
 /* ---- Watching ---- */
 
-static bool add_watch(struct exec *exec, struct exec_watch *watch)
+static bool is_due(struct exec *exec, const struct exec_watch *watch)
     REQUIRES(exec->lock)
 {
-    if (exec->ended ||
-        (!watch->for_end && exec_size(exec, watch->view) > watch->offset)) {
-        list_init(&watch->link);
-        return false;
+    if (exec->ended) {
+        return true;
     }
-    list_add(&exec->watches, &watch->link);
-    return true;
+    switch (watch->event) {
+    case EXEC_ANSWER:
+        return exec->background && exec->started;
+    case EXEC_MORE:
+        return exec_size(exec, watch->view) > watch->offset;
+    case EXEC_END:
+        break;
+    }
+    return false;
+}
+
+static bool add_watch(struct exec *exec, struct exec_watch *watch)
+{
+    bool due;
+
+    mutex_lock(&exec->lock);
+    due = is_due(exec, watch);
+    if (due) {
+        list_init(&watch->link);
+    } else {
+        list_add(&exec->watches, &watch->link);
+    }
+    mutex_unlock(&exec->lock);
+    return !due;
 }
 
 bool exec_watch_end(struct exec *exec, struct exec_watch *watch)
 {
-    bool on;
+    watch->event = EXEC_END;
+    return add_watch(exec, watch);
+}
 
-    watch->for_end = true;
-    mutex_lock(&exec->lock);
-    on = add_watch(exec, watch);
-    mutex_unlock(&exec->lock);
-    return on;
+bool exec_watch_answer(struct exec *exec, struct exec_watch *watch)
+{
+    watch->event = EXEC_ANSWER;
+    return add_watch(exec, watch);
 }
 
 bool exec_watch_output(struct exec *exec, struct exec_watch *watch,
                        enum exec_view view, uint64_t offset)
 {
-    bool on;
-
-    watch->for_end = false;
+    watch->event = EXEC_MORE;
     watch->view = view;
     watch->offset = offset;
-    mutex_lock(&exec->lock);
-    on = add_watch(exec, watch);
-    mutex_unlock(&exec->lock);
-    return on;
+    return add_watch(exec, watch);
 }
 
 bool exec_unwatch(struct exec *exec, struct exec_watch *watch)
@@ -376,8 +305,7 @@ static struct exec_watch *take_due(struct exec *exec) REQUIRES(exec->lock)
     {
         struct exec_watch *watch = container_of(node, struct exec_watch, link);
 
-        if (exec->ended ||
-            (!watch->for_end && exec_size(exec, watch->view) > watch->offset)) {
+        if (is_due(exec, watch)) {
             list_remove(&watch->link);
             return watch;
         }

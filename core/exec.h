@@ -9,6 +9,7 @@
 #ifndef SESSIONFS_EXEC_H
 #define SESSIONFS_EXEC_H
 
+#include "core/exec_shape.h"
 #include "core/list.h"
 #include "core/registry.h"
 
@@ -46,6 +47,9 @@ struct exec_info {
     int64_t started_us; /* 0: not yet. clock_wall_us(), as all here. */
     int64_t ended_us;   /* 0: not yet. */
     struct err err;     /* Why it failed; empty else. */
+    enum shape_mode mode;
+    bool background;    /* It does not hold up the queue. */
+    int64_t process_id; /* In the engine's terms; 0: not known, or over. */
 };
 
 /** @param status a status @return its word, as in `execs/N/status` */
@@ -65,6 +69,22 @@ const char *exec_status_name(enum exec_status status);
 MUST_USE int exec_submit(struct session *session, const char *script,
                          size_t size, const struct caller *caller,
                          struct exec **out, struct err *err);
+
+/**
+ * Queues what a JSON object asks for. See exec_request.h.
+ *
+ * @param session the session; the sandbox is made to run first
+ * @param json    borrowed
+ * @param size    1 … EXEC_REQUEST_MAX bytes
+ * @param caller  who asks
+ * @param out     the command with a reference, on success
+ * @param err     filled on failure
+ * @return 0, -EINVAL, -EFBIG, -EOPNOTSUPP for an input where the engine takes
+ *         none, -ENOSPC, -EIO
+ */
+MUST_USE int exec_submit_json(struct session *session, const char *json,
+                              size_t size, const struct caller *caller,
+                              struct exec **out, struct err *err);
 
 /** @param exec one more reference @return exec */
 struct exec *exec_ref(struct exec *exec);
@@ -117,13 +137,51 @@ MUST_USE ssize_t exec_read(struct exec *exec, enum exec_view view,
                            uint64_t offset, void *out, size_t size,
                            struct err *err);
 
+/** @param exec a command @return whether its writer need not wait any more: it
+ *  has ended, or was started in the background */
+bool exec_answered(struct exec *exec);
+
+/**
+ * Appends what `exec.json` answers: the command's end with its output as its
+ * mode shortens it or, where it has not ended, that it runs. Reads the output
+ * through, which takes a second for each few hundred megabytes.
+ *
+ * @param exec  a command
+ * @param mode  in place of its own
+ * @param begun tell of its start, also where it has ended
+ * @param out   appended to: a JSON object and a newline
+ * @param err   filled on failure
+ * @return 0 or a negative errno
+ */
+MUST_USE int exec_answer(struct exec *exec, enum shape_mode mode, bool begun,
+                         struct buf *out, struct err *err);
+
+/**
+ * Sends a signal to a running command's processes.
+ *
+ * @param exec   a command
+ * @param signal 1 … 64
+ * @param caller who asks
+ * @param err    filled on failure
+ * @return 0, -ESRCH when it does not run, -EOPNOTSUPP
+ */
+MUST_USE int exec_signal(struct exec *exec, int signal,
+                         const struct caller *caller, struct err *err);
+
+/* What a watch waits for; the end is enough for each. */
+enum exec_event {
+    EXEC_END,
+    EXEC_ANSWER, /* exec_answered() */
+    EXEC_MORE,   /* Output. */
+};
+
 /*
  * Somebody who waits for a command; lives with the waiter. wake is called at
  * most once, with no lock held, and the watch is over then.
  */
 struct exec_watch {
-    struct list link; /* core/exec's own, like offset and view. */
-    bool for_end;
+    struct list link; /* core/exec's own, like event, view and offset. */
+    enum exec_event event;
     enum exec_view view;
     uint64_t offset;
     void (*wake)(struct exec_watch *watch);
@@ -137,6 +195,15 @@ struct exec_watch {
  * @return true: wake will be called; false: it has ended already
  */
 MUST_USE bool exec_watch_end(struct exec *exec, struct exec_watch *watch);
+
+/**
+ * Waits until exec_answered().
+ *
+ * @param exec  a command
+ * @param watch wake is set; stays until woken or exec_unwatch()
+ * @return true: wake will be called; false: it is answered already
+ */
+MUST_USE bool exec_watch_answer(struct exec *exec, struct exec_watch *watch);
 
 /**
  * Waits until there is output behind an offset, or the end.

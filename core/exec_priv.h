@@ -10,6 +10,7 @@ struct exec {
     atomic_uint refs;
     struct job job;   /* Its session is the exec's, with a reference. */
     struct list link; /* session->execs, by its lock, like these. */
+    bool background;  /* The queue does not wait for it. */
     bool over;        /* Has ended and is recorded. */
     bool closed;      /* Its sink is closed, or was never given away. */
     uint64_t n;
@@ -20,6 +21,7 @@ struct exec {
 
     struct mutex lock; /* Of all GUARDED members below. */
     struct exec_info info GUARDED;
+    bool started GUARDED; /* The engine runs it, or has run it. */
     bool ended GUARDED;
     bool cancelled GUARDED;
     bool has_token GUARDED;
@@ -30,6 +32,10 @@ struct exec {
 /* Makes the object of a record, with one reference. `ended`: it is over. */
 MUST_USE int exec_new(struct session *session, const struct exec_info *info,
                       bool ended, struct exec **out, struct err *err);
+
+/* Removes what is over of commands that are not among the newest, in the
+ * background, after command n has ended. */
+void exec_retire(struct session *session, uint64_t n);
 
 /* Runs a command that is its session's current job; in the life thread. It
  * ends later with session_job_over(). */

@@ -7,10 +7,12 @@
 #include "core/clock.h"
 #include "core/crash.h"
 #include "core/exec_priv.h"
+#include "core/exec_request.h"
 #include "core/json.h"
 #include "core/registry_priv.h"
 
 #include <signal.h>
+#include <stdio.h>
 
 enum {
     DETAIL_MAX = 8 * 1024
@@ -83,6 +85,7 @@ static void publish_end(struct exec *exec, const struct exec_info *info)
 {
     mutex_lock(&exec->lock);
     exec->info = *info;
+    exec->info.process_id = 0;
     exec->ended = true;
     if (exec->has_token) {
         exec->has_token = false;
@@ -117,11 +120,14 @@ static void end(struct exec *exec, struct exec_info *info, bool ran,
     if (ran && hooks->changed) {
         hooks->changed(hooks->arg, session);
     }
-    if (current) {
+    if (current && ran && exec->background) {
+        session_background_over(session);
+    } else if (current) {
         session_job_over(session);
     }
     publish_end(exec, info);
     set_over(exec);
+    exec_retire(session, exec->n);
 }
 
 static void end_unrun(struct exec *exec, enum exec_status status,
@@ -217,9 +223,14 @@ static void finish(void *arg)
 
 static void sink_started(void *arg, int64_t pid)
 {
-    (void)arg;
-    (void)pid;
+    struct exec *exec = arg;
+
     crash_point("exec-started");
+    mutex_lock(&exec->lock);
+    exec->info.process_id = pid;
+    exec->started = true;
+    mutex_unlock(&exec->lock);
+    exec_wake(exec);
 }
 
 static void sink_output(void *arg, enum command_stream stream, const void *data,
@@ -289,8 +300,22 @@ static int begin(struct exec *exec, struct err *err)
                                     &info, &event, err);
 }
 
-static int call_exec(struct exec *exec, const struct buf *script,
+/* A directory below the workspace, as the sandbox sees it; NULL: as given. */
+static int place_cwd(const struct exec_request *request,
+                     const struct instance *instance, char **out,
                      struct err *err)
+{
+    if (!request->cwd || request->cwd[0] == '/' || !instance->workspace_path) {
+        *out = NULL;
+    } else if (asprintf(out, "%s/%s", instance->workspace_path, request->cwd) <
+               0) {
+        return err_set(err, ENOMEM, "out of memory");
+    }
+    return 0;
+}
+
+static int call_provider(struct exec *exec, const struct exec_request *request,
+                         const struct session_call *call, struct err *err)
 {
     static const struct command_sink sink = {
         .started = sink_started,
@@ -298,48 +323,100 @@ static int call_exec(struct exec *exec, const struct buf *script,
         .exited = sink_exited,
         .closed = sink_closed,
     };
-    const struct command command = {
-        .n = exec->n,
-        .shell = buf_str(script),
-        .shell_size = script->size,
-    };
     const struct limits limits = {
         .deadline_ms = clock_deadline(SESSION_CALL_MS),
         .cancel = &exec->token,
     };
-    struct session *session = exec->job.session;
+    struct command command = {
+        .n = exec->n,
+        .shell = request->argv ? NULL : buf_str(&request->text),
+        .shell_size = request->argv ? 0 : request->text.size,
+        .argv = request->argv,
+        .env = request->env,
+        .input = request->has_input ? buf_str(&request->input) : NULL,
+        .input_size = request->input.size,
+        .timeout_ms = request->timeout_ms,
+    };
+    AUTO_FREE char *cwd = NULL;
+    int rc = place_cwd(request, &call->state.instance, &cwd, err);
+
+    if (rc < 0) {
+        return rc;
+    }
+    command.cwd = cwd ? cwd : request->cwd;
+    return provider_exec(exec->job.session->provider, &call->sandbox, &command,
+                         &limits, &sink, exec, err);
+}
+
+static int call_exec(struct exec *exec, const struct exec_request *request,
+                     struct err *err)
+{
     struct session_call call;
-    int rc = session_call_init(session, &call, err);
+    int rc = session_call_init(exec->job.session, &call, err);
 
     if (rc == 0) {
-        rc = provider_exec(session->provider, &call.sandbox, &command, &limits,
-                           &sink, exec, err);
+        rc = call_provider(exec, request, &call, err);
         session_call_done(&call);
+    }
+    return rc;
+}
+
+/* What was asked for, from its record: a plain script is a request too. */
+static int load_request(struct exec *exec, struct exec_request *out,
+                        struct err *err)
+{
+    const struct session *session = exec->job.session;
+    struct exec_request request = {.mode = SHAPE_AUTO};
+    struct buf json = BUF_INIT(EXEC_REQUEST_MAX);
+    int rc = store_exec_request(session->registry->store, session->number,
+                                exec->n, &json, err);
+
+    if (rc == 0 && json.size) {
+        rc = exec_request_parse(json.data, json.size, out, err);
+    } else if (rc == 0) {
+        buf_init(&request.text, EXEC_SCRIPT_MAX);
+        buf_init(&request.input, 0);
+        rc = exec_command(exec, &request.text, err);
+        if (rc < 0) {
+            exec_request_done(&request);
+        } else {
+            *out = request;
+        }
+    }
+    buf_done(&json);
+    return rc;
+}
+
+static int start_request(struct exec *exec, const struct exec_request *request,
+                         struct err *err)
+{
+    struct registry *registry = exec->job.session->registry;
+    int rc = begin(exec, err);
+
+    if (rc < 0) {
+        return rc;
+    }
+    crash_point("exec-begun");
+    registry_sink_begin(registry);
+    (void)exec_ref(exec); /* The sink's. */
+    rc = call_exec(exec, request, err);
+    if (rc < 0) {
+        session_doubt(exec->job.session);
+        exec_unref(exec);
+        registry_sink_end(registry);
     }
     return rc;
 }
 
 static int start(struct exec *exec, struct err *err)
 {
-    struct registry *registry = exec->job.session->registry;
-    struct buf script = BUF_INIT(EXEC_SCRIPT_MAX);
-    int rc = exec_command(exec, &script, err);
+    struct exec_request request;
+    int rc = load_request(exec, &request, err);
 
     if (rc == 0) {
-        rc = begin(exec, err);
+        rc = start_request(exec, &request, err);
+        exec_request_done(&request);
     }
-    if (rc == 0) {
-        crash_point("exec-begun");
-        registry_sink_begin(registry);
-        (void)exec_ref(exec); /* The sink's. */
-        rc = call_exec(exec, &script, err);
-        if (rc < 0) {
-            session_doubt(exec->job.session);
-            exec_unref(exec);
-            registry_sink_end(registry);
-        }
-    }
-    buf_done(&script);
     return rc;
 }
 
@@ -364,6 +441,9 @@ static void run(struct exec *exec)
         rc = start(exec, &err);
         if (rc == 0) {
             tell_news(exec);
+            if (exec->background) {
+                session_job_aside(exec->job.session);
+            }
             return; /* The sink does the rest. */
         }
     }

@@ -96,6 +96,16 @@ void js_set_text(struct js *js, const char *key, const char *text)
     set(js, key, value ? value : ascii_text(text));
 }
 
+void js_set_bytes(struct js *js, const char *key, const char *text, size_t size)
+{
+    set(js, key, json_stringn(text, size));
+}
+
+void js_set_null(struct js *js, const char *key)
+{
+    set(js, key, json_null());
+}
+
 void js_set_int(struct js *js, const char *key, int64_t value)
 {
     set(js, key, json_integer(value));
@@ -147,6 +157,82 @@ const char *js_text(const struct js *js, const char *key)
 struct js *js_get(const struct js *js, const char *key)
 {
     return wrap(json_incref(json_object_get(js->value, key)));
+}
+
+enum js_type js_type(const struct js *js)
+{
+    switch (json_typeof(js->value)) {
+    case JSON_OBJECT:
+        return JS_OBJECT;
+    case JSON_ARRAY:
+        return JS_ARRAY;
+    case JSON_STRING:
+        return JS_TEXT;
+    case JSON_INTEGER:
+        return JS_INT;
+    case JSON_REAL:
+        return JS_REAL;
+    case JSON_TRUE:
+    case JSON_FALSE:
+        return JS_BOOL;
+    case JSON_NULL:
+        break;
+    }
+    return JS_NULL;
+}
+
+const char *js_bytes(const struct js *js, size_t *size)
+{
+    *size = json_string_length(js->value);
+    return json_string_value(js->value);
+}
+
+int64_t js_int(const struct js *js)
+{
+    return json_integer_value(js->value);
+}
+
+bool js_bool(const struct js *js)
+{
+    return json_is_true(js->value);
+}
+
+size_t js_count(const struct js *js)
+{
+    return json_is_array(js->value) ? json_array_size(js->value)
+                                    : json_object_size(js->value);
+}
+
+static int each_item(json_t *array, js_each_fn *fn, void *arg, struct err *err)
+{
+    int rc = 0;
+
+    for (size_t i = 0; i < json_array_size(array) && rc == 0; i++) {
+        struct js item = {.value = json_array_get(array, i)};
+
+        rc = fn(arg, NULL, &item, err);
+    }
+    return rc;
+}
+
+int js_each(const struct js *js, js_each_fn *fn, void *arg, struct err *err)
+{
+    const char *key;
+    json_t *value;
+
+    if (json_is_array(js->value)) {
+        return each_item(js->value, fn, arg, err);
+    }
+    json_object_foreach(js->value, key, value)
+    {
+        struct js member = {.value = value};
+        int rc = fn(arg, key, &member, err);
+
+        if (rc < 0) {
+            return rc;
+        }
+    }
+    return 0;
 }
 
 /* Where a dump goes, and why it would stop. */

@@ -37,6 +37,12 @@ void js_free(struct js *js);
 /** @param js an object @param key of it @param text bytes that are not UTF-8
  *  come out as `?`; NULL gives null */
 void js_set_text(struct js *js, const char *key, const char *text);
+/** @param js an object @param key of it @param text UTF-8; NULs may be inside
+ *  @param size bytes */
+void js_set_bytes(struct js *js, const char *key, const char *text,
+                  size_t size);
+/** @param js an object @param key of it; gets null */
+void js_set_null(struct js *js, const char *key);
 /** @param js an object @param key of it @param value a number */
 void js_set_int(struct js *js, const char *key, int64_t value);
 /** @param js an object @param key of it @param value true or false */
@@ -57,6 +63,51 @@ const char *js_text(const struct js *js, const char *key);
 /** @param js an object @param key of it @return its value as a value of its
  *  own, or NULL when there is none */
 struct js *js_get(const struct js *js, const char *key);
+
+enum js_type {
+    JS_NULL,
+    JS_BOOL,
+    JS_INT,
+    JS_REAL,
+    JS_TEXT,
+    JS_ARRAY,
+    JS_OBJECT,
+};
+
+/** @param js a value @return what it is */
+enum js_type js_type(const struct js *js);
+/** @param js a text @param size its bytes @return it, borrowed */
+const char *js_bytes(const struct js *js, size_t *size);
+/** @param js an integer @return it */
+int64_t js_int(const struct js *js);
+/** @param js a bool @return it */
+bool js_bool(const struct js *js);
+/** @param js an array or object @return how many values it has */
+size_t js_count(const struct js *js);
+
+/**
+ * Called for each value of an array or object.
+ *
+ * @param arg   the caller's
+ * @param key   in an object, else NULL; borrowed
+ * @param value borrowed for the call
+ * @param err   filled on failure
+ * @return 0, or a negative errno, which ends the walk
+ */
+typedef int js_each_fn(void *arg, const char *key, const struct js *value,
+                       struct err *err);
+
+/**
+ * Tells the values of an array or object, in their order.
+ *
+ * @param js  an array or object
+ * @param fn  called for each
+ * @param arg given to fn
+ * @param err filled on failure
+ * @return 0 or what fn said
+ */
+MUST_USE int js_each(const struct js *js, js_each_fn *fn, void *arg,
+                     struct err *err);
 
 /**
  * Appends the value as text.

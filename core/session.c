@@ -122,6 +122,7 @@ void session_free(struct session *session)
     session_files_drop(session);
     mutex_lock(&session->lock);
     store_state_done(&session->record);
+    buf_done(&session->kept.text);
     mutex_unlock(&session->lock);
     cond_done(&session->files_left);
     mutex_done(&session->lock);

@@ -5,6 +5,7 @@
 #ifndef SESSIONFS_SESSION_PRIV_H
 #define SESSIONFS_SESSION_PRIV_H
 
+#include "core/buf.h"
 #include "core/list.h"
 #include "core/mutex.h"
 #include "core/session.h"
@@ -46,6 +47,14 @@ struct observation {
     int64_t at_us; /* clock_wall_us() */
 };
 
+/* An answer that took long to make, of a command with much output. */
+struct exec_kept {
+    uint64_t n; /* 0: there is none. */
+    enum shape_mode mode;
+    uint64_t size; /* Of the output at that time. */
+    struct buf text;
+};
+
 struct session {
     struct registry *registry;
     struct list link; /* Of a bucket: by registry->lock, */
@@ -71,7 +80,10 @@ struct session {
     bool ensuring GUARDED;         /* The current job ensures now, */
     bool ensuring_replace GUARDED; /* and may replace. */
     bool command_runs GUARDED;
-    struct list execs GUARDED; /* Of struct exec, while they live. */
+    unsigned background GUARDED; /* Commands that run beside the queue. */
+    struct list execs GUARDED;   /* Of struct exec, while they live. */
+    struct exec_kept kept GUARDED;
+    bool retired GUARDED; /* Old commands were removed once. */
 
     bool has_record GUARDED;
     struct store_state record GUARDED;
@@ -133,6 +145,9 @@ bool session_unqueue(struct session *session, struct job *job)
 void session_cancel_all(struct session *session) EXCLUDES(session->lock);
 /* The current job has ended; the queue goes on. */
 void session_job_over(struct session *session) EXCLUDES(session->lock);
+/* The current job goes on beside the queue, until session_background_over(). */
+void session_job_aside(struct session *session) EXCLUDES(session->lock);
+void session_background_over(struct session *session) EXCLUDES(session->lock);
 /* Ensures for a command, in the life thread. */
 MUST_USE int session_ensure_for_exec(struct session *session, struct err *err)
     EXCLUDES(session->lock);

@@ -119,15 +119,24 @@ static void run_job(void *arg)
     answer(job, rc, &err);
 }
 
+static bool stops(const struct job *job)
+{
+    return job->kind == JOB_PAUSE || job->kind == JOB_DESTROY;
+}
+
+/* What stops the sandbox waits for the commands beside the queue: such a job
+ * is core's own, or it had been refused. */
 static struct job *take_next(struct session *session) REQUIRES(session->lock)
 {
-    struct list *node = session->current ? NULL : list_pop(&session->queue);
+    struct job *job = container_of(session->queue.next, struct job, link);
 
-    if (!node) {
+    if (session->current || list_empty(&session->queue) ||
+        (session->background && stops(job))) {
         return NULL;
     }
-    session->current = container_of(node, struct job, link);
-    return session->current;
+    list_remove(&job->link);
+    session->current = job;
+    return job;
 }
 
 /* No thread can be had: the job ends without having begun. */
@@ -174,9 +183,26 @@ void session_job_over(struct session *session)
     session_pump(session);
 }
 
+void session_job_aside(struct session *session)
+{
+    mutex_lock(&session->lock);
+    session->background++;
+    mutex_unlock(&session->lock);
+    session_job_over(session);
+}
+
+void session_background_over(struct session *session)
+{
+    mutex_lock(&session->lock);
+    session->background--;
+    mutex_unlock(&session->lock);
+    session_pump(session);
+}
+
 static bool has_commands(struct session *session) REQUIRES(session->lock)
 {
-    if (session->current && session->current->kind == JOB_EXEC) {
+    if (session->background ||
+        (session->current && session->current->kind == JOB_EXEC)) {
         return true;
     }
     list_each(node, &session->queue)
@@ -191,7 +217,7 @@ static bool has_commands(struct session *session) REQUIRES(session->lock)
 bool session_idle_locked(struct session *session)
 {
     return !session->current && list_empty(&session->queue) &&
-           !session->files_inside;
+           !session->background && !session->files_inside;
 }
 
 /* Before the first command: whoever opens `exec` while commands wait must not
@@ -213,12 +239,10 @@ static struct list *place_of(struct session *session, const struct job *job)
 int session_enqueue_locked(struct session *session, struct job *job,
                            struct err *err)
 {
-    bool stops = job->kind == JOB_PAUSE || job->kind == JOB_DESTROY;
-
     if (session->gone) {
         return err_set(err, ENOENT, "the session was removed");
     }
-    if (stops && !job->internal && has_commands(session)) {
+    if (stops(job) && !job->internal && has_commands(session)) {
         return err_set(err, EBUSY, "a command runs");
     }
     if (job->kind == JOB_ENSURE && session->ensuring &&

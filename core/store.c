@@ -58,6 +58,10 @@ static const char *const migrations[] = {
     " session INTEGER NOT NULL,"
     " line BLOB NOT NULL);"
     "CREATE INDEX failures_by_session ON failures(session, n);",
+
+    "ALTER TABLE execs ADD COLUMN request BLOB;"
+    "ALTER TABLE execs ADD COLUMN mode TEXT NOT NULL DEFAULT 'auto';"
+    "ALTER TABLE execs ADD COLUMN background INTEGER NOT NULL DEFAULT 0;",
 };
 
 /* The errno of a failed SQLite call. */

@@ -222,20 +222,29 @@ MUST_USE ssize_t store_state_list(struct store *store,
 
 /* ---- Commands ---- */
 
+/* A command to be. Borrowed. */
+struct store_exec {
+    const char *script; /* Or what stands for it. */
+    size_t size;
+    const char *request; /* The JSON that asked for it; NULL: the script. */
+    size_t request_size;
+    enum shape_mode mode;
+    bool background;
+};
+
 /**
  * Records a command, queued, with the event `exec.queued`.
  *
  * @param store  the store
  * @param number of the session
- * @param script borrowed
- * @param size   of script
+ * @param exec   the command
  * @param caller who asks
  * @param out    its number and time, on success
  * @param err    filled on failure
  * @return 0, -ENOENT without the session, -ENOSPC, -EIO
  */
 MUST_USE int store_exec_add(struct store *store, uint64_t number,
-                            const char *script, size_t size,
+                            const struct store_exec *exec,
                             const struct caller *caller, struct exec_info *out,
                             struct err *err);
 
@@ -244,7 +253,7 @@ MUST_USE int store_exec_add(struct store *store, uint64_t number,
  *
  * @param store  the store
  * @param number of the session
- * @param info   all but submitted_us is written
+ * @param info   all is written but submitted_us and what was asked for
  * @param event  recorded with it
  * @param err    filled on failure
  * @return 0 or a negative errno
@@ -278,6 +287,34 @@ MUST_USE int store_exec_load(struct store *store, uint64_t number, uint64_t n,
  */
 MUST_USE int store_exec_text(struct store *store, uint64_t number, uint64_t n,
                              struct buf *out, struct err *err);
+
+/**
+ * Reads the JSON that asked for a command.
+ *
+ * @param store  the store
+ * @param number of the session
+ * @param n      of the command
+ * @param out    appended to; nothing, where it was no JSON
+ * @param err    filled on failure
+ * @return 0, -ENOENT, -EIO
+ */
+MUST_USE int store_exec_request(struct store *store, uint64_t number,
+                                uint64_t n, struct buf *out, struct err *err);
+
+/**
+ * Removes the oldest commands that are over.
+ *
+ * @param store  the store
+ * @param number of the session
+ * @param most   only numbers up to this one
+ * @param out    filled with the numbers of those removed
+ * @param count  rows of out: no more are removed
+ * @param err    filled on failure
+ * @return how many, or a negative errno
+ */
+MUST_USE ssize_t store_exec_drop(struct store *store, uint64_t number,
+                                 uint64_t most, uint64_t *out, size_t count,
+                                 struct err *err);
 
 /**
  * Reads the first commands' numbers above one, ascending.

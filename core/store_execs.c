@@ -28,10 +28,10 @@ static int take_number(struct store *store, uint64_t number, uint64_t *n,
     return found ? 0 : err_set(err, ENOENT, "no such session");
 }
 
-static int add_locked(struct store *store, uint64_t number, const char *script,
-                      size_t size, const struct caller *caller,
-                      struct exec_info *info, struct err *err)
-    REQUIRES(store->lock)
+static int add_locked(struct store *store, uint64_t number,
+                      const struct store_exec *exec,
+                      const struct caller *caller, struct exec_info *info,
+                      struct err *err) REQUIRES(store->lock)
 {
     struct store_event event = {.name = "exec.queued", .caller = caller};
     int rc = take_number(store, number, &info->n, err);
@@ -41,27 +41,31 @@ static int add_locked(struct store *store, uint64_t number, const char *script,
     }
     rc = store_run(store, err,
                    "INSERT INTO execs(session, n, status, submitted_us,"
-                   " started_us, ended_us, err_code, command)"
-                   " VALUES (?, ?, ?, ?, 0, 0, 0, ?)",
-                   "iitib", (int64_t)number, (int64_t)info->n,
-                   exec_status_name(info->status), info->submitted_us, script,
-                   size);
+                   " started_us, ended_us, err_code, command, request, mode,"
+                   " background)"
+                   " VALUES (?, ?, ?, ?, 0, 0, 0, ?, ?, ?, ?)",
+                   "iitibbti", (int64_t)number, (int64_t)info->n,
+                   exec_status_name(info->status), info->submitted_us,
+                   exec->script, exec->size, exec->request, exec->request_size,
+                   shape_mode_name(exec->mode), (int64_t)exec->background);
     event.exec = info->n;
     return rc < 0 ? rc : store_event_locked(store, number, &event, err);
 }
 
-int store_exec_add(struct store *store, uint64_t number, const char *script,
-                   size_t size, const struct caller *caller,
+int store_exec_add(struct store *store, uint64_t number,
+                   const struct store_exec *exec, const struct caller *caller,
                    struct exec_info *out, struct err *err)
 {
     struct exec_info info = {.status = EXEC_QUEUED,
-                             .submitted_us = clock_wall_us()};
+                             .submitted_us = clock_wall_us(),
+                             .mode = exec->mode,
+                             .background = exec->background};
     int rc;
 
     mutex_lock(&store->lock);
     rc = store_begin(store, err);
     if (rc == 0) {
-        rc = add_locked(store, number, script, size, caller, &info, err);
+        rc = add_locked(store, number, exec, caller, &info, err);
         rc = store_end(store, rc, err);
     }
     mutex_unlock(&store->lock);
@@ -125,6 +129,7 @@ static void read_info(sqlite3_stmt *stmt, struct exec_info *out)
 {
     const void *status = sqlite3_column_text(stmt, 1);
     const void *msg = sqlite3_column_text(stmt, 7);
+    const void *mode = sqlite3_column_text(stmt, 8);
 
     *out = (struct exec_info){
         .n = (uint64_t)sqlite3_column_int64(stmt, 0),
@@ -135,14 +140,17 @@ static void read_info(sqlite3_stmt *stmt, struct exec_info *out)
         .started_us = sqlite3_column_int64(stmt, 4),
         .ended_us = sqlite3_column_int64(stmt, 5),
         .err = {.code = sqlite3_column_int(stmt, 6)},
+        .mode = SHAPE_AUTO,
+        .background = sqlite3_column_int(stmt, 9) != 0,
     };
+    (void)shape_mode_find(mode ? mode : "", &out->mode);
     (void)snprintf(out->err.msg, sizeof(out->err.msg), "%s",
                    msg ? (const char *)msg : "");
 }
 
 #define EXEC_COLUMNS                                                           \
     "n, status, exit_code, submitted_us, started_us, ended_us,"                \
-    " err_code, err_msg"
+    " err_code, err_msg, mode, background"
 
 static int load_locked(struct store *store, uint64_t number, uint64_t n,
                        struct exec_info *out, struct err *err)
@@ -184,14 +192,14 @@ int store_exec_load(struct store *store, uint64_t number, uint64_t n,
     return rc;
 }
 
-static int text_locked(struct store *store, uint64_t number, uint64_t n,
-                       struct buf *out, struct err *err) REQUIRES(store->lock)
+/* Appends the one column of the one row that a query gives. */
+static int blob_locked(struct store *store, const char *sql, uint64_t number,
+                       uint64_t n, struct buf *out, struct err *err)
+    REQUIRES(store->lock)
 {
     sqlite3_stmt *stmt = NULL;
-    int rc = store_query(store, &stmt, err,
-                         "SELECT command FROM execs"
-                         " WHERE session = ? AND n = ?",
-                         "ii", (int64_t)number, (int64_t)n);
+    int rc =
+        store_query(store, &stmt, err, sql, "ii", (int64_t)number, (int64_t)n);
 
     if (rc < 0) {
         return rc;
@@ -215,9 +223,58 @@ int store_exec_text(struct store *store, uint64_t number, uint64_t n,
     int rc;
 
     mutex_lock(&store->lock);
-    rc = text_locked(store, number, n, out, err);
+    rc = blob_locked(store,
+                     "SELECT command FROM execs WHERE session = ? AND n = ?",
+                     number, n, out, err);
     mutex_unlock(&store->lock);
     return rc;
+}
+
+int store_exec_request(struct store *store, uint64_t number, uint64_t n,
+                       struct buf *out, struct err *err)
+{
+    int rc;
+
+    mutex_lock(&store->lock);
+    rc = blob_locked(store,
+                     "SELECT request FROM execs WHERE session = ? AND n = ?",
+                     number, n, out, err);
+    mutex_unlock(&store->lock);
+    return rc;
+}
+
+static ssize_t drop_locked(struct store *store, uint64_t number, uint64_t most,
+                           uint64_t *out, size_t count, struct err *err)
+    REQUIRES(store->lock)
+{
+    sqlite3_stmt *stmt = NULL;
+    int rc = store_query(store, &stmt, err,
+                         "DELETE FROM execs WHERE rowid IN"
+                         " (SELECT rowid FROM execs"
+                         " WHERE session = ? AND n <= ?"
+                         " AND status NOT IN ('queued', 'running')"
+                         " ORDER BY n LIMIT ?) RETURNING n",
+                         "iii", (int64_t)number, (int64_t)most, (int64_t)count);
+
+    return rc < 0 ? rc : store_numbers(store, stmt, out, count, err);
+}
+
+ssize_t store_exec_drop(struct store *store, uint64_t number, uint64_t most,
+                        uint64_t *out, size_t count, struct err *err)
+{
+    ssize_t dropped;
+
+    mutex_lock(&store->lock);
+    dropped = store_begin(store, err);
+    if (dropped == 0) {
+        int rc;
+
+        dropped = drop_locked(store, number, most, out, count, err);
+        rc = store_end(store, dropped < 0 ? (int)dropped : 0, err);
+        dropped = rc < 0 ? rc : dropped;
+    }
+    mutex_unlock(&store->lock);
+    return dropped;
 }
 
 ssize_t store_exec_list(struct store *store, uint64_t number, uint64_t after,

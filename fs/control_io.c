@@ -143,22 +143,27 @@ struct waiting {
     struct exec_watch watch;
     struct loop *loop;
     struct park *park;
-    struct exec *exec; /* A flush's: a reference. */
-    struct exec *on;   /* The watched one: a reference; NULL: none. */
-    bool over;         /* Answered by another. */
+    struct list pending; /* A flush's: of struct file_pending. */
+    struct exec *on;     /* The watched one: a reference; NULL: none. */
+    bool over;           /* Answered by another. */
     loop_fn *step;
-    /* A read's; the file may be closed once it is over. */
-    struct file *file;
+    /* A read's: */
+    struct file *file; /* A reference. */
     struct file_call call;
     uint64_t offset;
     size_t size;
+    char *data;
+    ssize_t n; /* What file_read() said, */
+    struct err err;
 };
 
 static void free_waiting(void *arg)
 {
     struct waiting *waiting = arg;
 
-    exec_unref(waiting->exec);
+    file_pending_done(&waiting->pending);
+    file_close(waiting->file);
+    free(waiting->data);
     free(waiting);
 }
 
@@ -191,8 +196,13 @@ static void drop_flush(void *arg, int code)
 {
     struct waiting *waiting = arg;
 
-    if (code == EINTR) {
-        exec_cancel(waiting->exec);
+    list_each(at, &waiting->pending)
+    {
+        struct exec *exec = container_of(at, struct file_pending, link)->exec;
+
+        if (code == EINTR && !exec_answered(exec)) {
+            exec_cancel(exec);
+        }
     }
     drop_read(arg, code);
 }
@@ -223,6 +233,7 @@ static struct waiting *new_waiting(struct fs *fs, loop_fn *step)
         waiting->loop = fs->loop;
         waiting->step = step;
         waiting->watch.wake = woken;
+        list_init(&waiting->pending);
     }
     return waiting;
 }
@@ -253,46 +264,64 @@ static void reply_read(fuse_req_t req, const struct reply_about *what,
     }
 }
 
-static ssize_t read_again(struct waiting *waiting, char *data, struct err *err)
+static void read_step(void *arg);
+
+/* A read has said something. In the loop's thread. */
+static void read_said(void *arg)
 {
-    ssize_t n;
+    struct waiting *waiting = arg;
+    const struct file_ops *ops = waiting->file->node.row->ops;
+    fuse_req_t req;
 
-    do {
-        const struct file_ops *ops = waiting->file->node.row->ops;
-
-        n = file_read(waiting->file, &waiting->call, waiting->offset, data,
-                      waiting->size, err);
-        if (n == -EAGAIN) {
-            waiting->on = ops->watch(waiting->file, &waiting->watch);
+    if (!waiting->over && waiting->n == -EAGAIN) {
+        waiting->on = ops->watch(waiting->file, &waiting->watch);
+        if (!waiting->on) {
+            loop_post(waiting->loop, read_step, waiting);
         }
-    } while (n == -EAGAIN && !waiting->on);
-    return n;
+        return;
+    }
+    req = waiting->over ? NULL : park_take(waiting->park);
+    if (req) {
+        reply_read(req, park_about(waiting->park), waiting->data, waiting->n,
+                   &waiting->err);
+    }
+    park_unref(waiting->park);
+}
+
+static void read_now(struct waiting *waiting)
+{
+    if (!waiting->data) {
+        waiting->data = malloc(waiting->size);
+    }
+    waiting->n = waiting->data
+                     ? file_read(waiting->file, &waiting->call, waiting->offset,
+                                 waiting->data, waiting->size, &waiting->err)
+                     : err_set(&waiting->err, ENOMEM, "out of memory");
+}
+
+/* In a thread of the session. */
+static void read_aside(void *arg)
+{
+    struct waiting *waiting = arg;
+
+    read_now(waiting);
+    loop_post(waiting->loop, read_said, waiting);
 }
 
 static void read_step(void *arg)
 {
     struct waiting *waiting = arg;
-    struct err err = ERR_INIT;
-    AUTO_FREE char *data = NULL;
-    fuse_req_t req;
-    ssize_t n;
+    const struct node *node = &waiting->file->node;
 
     stop_watch(waiting);
-    if (waiting->over) {
-        park_unref(waiting->park);
+    if (!waiting->over && node->row->ops->slow &&
+        session_files_run(node->session, read_aside, waiting) == 0) {
         return;
     }
-    data = malloc(waiting->size);
-    n = data ? read_again(waiting, data, &err)
-             : err_set(&err, ENOMEM, "out of memory");
-    if (n == -EAGAIN) {
-        return;
+    if (!waiting->over) {
+        read_now(waiting);
     }
-    req = park_take(waiting->park);
-    if (req) {
-        reply_read(req, park_about(waiting->park), data, n, &err);
-    }
-    park_unref(waiting->park);
+    read_said(waiting);
 }
 
 static void read_later(fuse_req_t req, const struct reply_about *what,
@@ -306,7 +335,7 @@ static void read_later(fuse_req_t req, const struct reply_about *what,
         reply_err(req, what, err_set(&err, ENOMEM, "out of memory"), &err);
         return;
     }
-    waiting->file = file;
+    waiting->file = file_ref(file);
     waiting->call = *call;
     waiting->size = size;
     waiting->offset = (uint64_t)off;
@@ -402,22 +431,34 @@ void control_write(fuse_req_t req, struct inode *inode, const char *data,
 
 /* ---- flush ---- */
 
-/* The command has ended: only a failure of ours is an error of close. */
+/* The first command that was not run, or not recorded; NULL: none. */
+static struct exec *find_failed(const struct list *pending,
+                                struct exec_info *info)
+{
+    list_each(at, pending)
+    {
+        struct exec *exec = container_of(at, struct file_pending, link)->exec;
+
+        exec_info(exec, info);
+        if (info->status == EXEC_FAILED) {
+            return exec;
+        }
+    }
+    return NULL;
+}
+
+/* All have ended: only a failure of ours is an error of close. */
 static void reply_flush(struct waiting *waiting)
 {
     fuse_req_t req = park_take(waiting->park);
     struct reply_about what = *park_about(waiting->park);
     struct exec_info info;
 
-    if (!req) {
-        return;
-    }
-    exec_info(waiting->exec, &info);
-    if (info.status == EXEC_FAILED) {
+    if (req && find_failed(&waiting->pending, &info)) {
         what.exec_n = info.n;
         what.recorded = true;
         reply_err(req, &what, -info.err.code, &info.err);
-    } else {
+    } else if (req) {
         reply_ok(req);
     }
 }
@@ -427,26 +468,31 @@ static void flush_step(void *arg)
     struct waiting *waiting = arg;
 
     stop_watch(waiting);
-    if (!waiting->over && exec_watch_end(waiting->exec, &waiting->watch)) {
-        waiting->on = exec_ref(waiting->exec);
-        return;
+    list_each(at, &waiting->pending)
+    {
+        struct exec *exec = container_of(at, struct file_pending, link)->exec;
+
+        if (!waiting->over && exec_watch_answer(exec, &waiting->watch)) {
+            waiting->on = exec_ref(exec);
+            return;
+        }
     }
     reply_flush(waiting);
     park_unref(waiting->park);
 }
 
 static void flush_later(fuse_req_t req, const struct reply_about *what,
-                        const struct file_wait *wait)
+                        struct file_wait *wait)
 {
     struct waiting *waiting = new_waiting(fs_of(req), flush_step);
     struct err err = ERR_INIT;
 
     if (!waiting) {
-        exec_unref(wait->exec);
+        file_pending_done(&wait->pending);
         reply_err(req, what, err_set(&err, ENOMEM, "out of memory"), &err);
         return;
     }
-    waiting->exec = wait->exec;
+    file_pending_move(&wait->pending, &waiting->pending);
     wait_for(req, what, wait->brief ? &exit_kind : &flush_kind, waiting);
 }
 
@@ -457,16 +503,17 @@ void control_flush(fuse_req_t req, struct inode *inode,
     struct file *file = file_of(fi);
     const struct file_ops *ops = file->node.row->ops;
     struct file_call call = call_of(req, fi);
-    struct file_wait wait = {.exec = NULL};
+    struct file_wait wait = {.brief = false};
     struct err err = ERR_INIT;
     int rc = 0;
 
+    list_init(&wait.pending);
     if (ops && ops->flush) {
         rc = ops->flush(file, &call, &wait, &err);
     }
     if (rc < 0) {
         reply_err(req, &what, rc, &err);
-    } else if (wait.exec) {
+    } else if (!list_empty(&wait.pending)) {
         flush_later(req, &what, &wait);
     } else {
         reply_ok(req);

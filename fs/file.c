@@ -53,6 +53,7 @@ int file_open(const struct node_mount *mount, const struct node *node,
     if (!file) {
         return err_set(err, ENOMEM, "out of memory");
     }
+    atomic_init(&file->refs, 1);
     file->mount = mount;
     node_copy(node, &file->node);
     file->flags = flags;
@@ -67,9 +68,15 @@ int file_open(const struct node_mount *mount, const struct node *node,
     return 0;
 }
 
+struct file *file_ref(struct file *file)
+{
+    (void)atomic_fetch_add(&file->refs, 1);
+    return file;
+}
+
 void file_close(struct file *file)
 {
-    if (!file) {
+    if (!file || atomic_fetch_sub(&file->refs, 1) > 1) {
         return;
     }
     if (file->own) {
@@ -80,6 +87,43 @@ void file_close(struct file *file)
     buf_done(&file->text);
     mutex_done(&file->lock);
     free(file);
+}
+
+int file_pending_add(struct list *list, uint64_t owner, struct exec *exec,
+                     struct err *err)
+{
+    struct file_pending *pending = calloc(1, sizeof(*pending));
+
+    if (!pending) {
+        return err_set(err, ENOMEM, "out of memory");
+    }
+    pending->owner = owner;
+    pending->exec = exec_ref(exec);
+    list_add(list, &pending->link);
+    return 0;
+}
+
+void file_pending_move(struct list *from, struct list *to)
+{
+    struct list *node = list_pop(from);
+
+    while (node) {
+        list_add(to, node);
+        node = list_pop(from);
+    }
+}
+
+void file_pending_done(struct list *list)
+{
+    list_each_safe(at, list)
+    {
+        struct file_pending *pending =
+            container_of(at, struct file_pending, link);
+
+        list_remove(at);
+        exec_unref(pending->exec);
+        free(pending);
+    }
 }
 
 /* The present text of a file with show. */

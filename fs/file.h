@@ -14,9 +14,11 @@
 #include "fs/held.h"
 #include "fs/node.h"
 
+#include <stdatomic.h>
 #include <sys/types.h>
 
 struct file {
+    atomic_uint refs;
     struct held held; /* While the kernel has it. */
     const struct node_mount *mount;
     struct node node;  /* With references. */
@@ -35,14 +37,39 @@ struct file_call {
     uint64_t owner; /* The process's table of files: `lock_owner`. */
 };
 
+/* A command that a close waits for: until exec_answered(). */
+struct file_pending {
+    struct list link;
+    uint64_t owner;    /* Who wrote it. */
+    struct exec *exec; /* A reference. */
+};
+
 /* What a flush has to wait for. */
 struct file_wait {
-    struct exec *exec; /* A reference, or NULL: nothing. */
-    bool brief;        /* The caller is exiting: it can wait a second. */
+    struct list pending; /* Of struct file_pending. */
+    bool brief;          /* The caller is exiting: it can wait a second. */
 };
+
+/**
+ * Adds to a list of commands that are waited for.
+ *
+ * @param list  of struct file_pending
+ * @param owner who wrote it
+ * @param exec  takes a reference
+ * @param err   filled on failure
+ * @return 0 or -ENOMEM
+ */
+MUST_USE int file_pending_add(struct list *list, uint64_t owner,
+                              struct exec *exec, struct err *err);
+/** @param from emptied @param to gets what it had */
+void file_pending_move(struct list *from, struct list *to);
+/** @param list emptied */
+void file_pending_done(struct list *list);
 
 /* Functions that a row may have; each may be NULL. */
 struct file_ops {
+    /* A read may take so long that it would hold up the loop. */
+    bool slow;
     /* What a read from the start would give now. */
     uint64_t (*size)(const struct node_ctx *ctx);
     /* Makes file->own. */
@@ -80,7 +107,9 @@ struct file_ops {
 MUST_USE int file_open(const struct node_mount *mount, const struct node *node,
                        int flags, struct file **out, struct err *err);
 
-/** @param file freed; NULL is fine */
+/** @param file one more reference @return file */
+struct file *file_ref(struct file *file);
+/** @param file one reference less; NULL is fine */
 void file_close(struct file *file);
 
 /** @param file a file @return whether it is open for writing */

@@ -21,6 +21,7 @@ enum {
     FILES_ID_EVENTS,
     FILES_ID_ERROR,
     FILES_ID_LAST,
+    FILES_ID_EXEC_JSON,
 
     FILES_ID_COMMAND_DIR = 48,
     FILES_ID_COMMAND,
@@ -31,6 +32,8 @@ enum {
     FILES_ID_COMMAND_EXIT_CODE,
     FILES_ID_COMMAND_ERROR,
     FILES_ID_COMMAND_WAIT,
+    FILES_ID_COMMAND_RESULT,
+    FILES_ID_COMMAND_SIGNAL,
 };
 
 extern const struct node_row files_session;        /* sessions/ID */
@@ -38,10 +41,11 @@ extern const struct node_row files_session_rows[]; /* In it. */
 extern const struct node_row files_execs_rows[];   /* In execs/. */
 extern const struct node_children files_commands;  /* execs/N */
 extern const struct file_ops files_exec_ops;       /* exec */
+extern const struct file_ops files_exec_json_ops;  /* exec.json */
 
 /* The place of execs/ in files_session_rows. */
 enum {
-    FILES_EXECS_ROW = 4
+    FILES_EXECS_ROW = 5
 };
 
 /* The README's text; made from readme.txt by the build. */

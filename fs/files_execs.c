@@ -6,12 +6,32 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 static int put(struct err *err, int rc)
 {
     return rc < 0 ? err_set(err, -rc, "cannot show it") : 0;
+}
+
+/* A number as we write it: no sign, no leading zero. */
+static bool parse_number(const char *name, uint64_t *out)
+{
+    uint64_t n = 0;
+
+    if (*name < '1' || *name > '9') {
+        return false;
+    }
+    for (; *name; name++) {
+        if (*name < '0' || *name > '9' || n > (UINT64_MAX - 9) / 10) {
+            return false;
+        }
+        n = n * 10 + (uint64_t)(*name - '0');
+    }
+    *out = n;
+    return true;
 }
 
 static int last_show(const struct node_ctx *ctx, struct buf *out,
@@ -60,6 +80,53 @@ static int error_show(const struct node_ctx *ctx, struct buf *out,
         return 0;
     }
     return put(err, buf_printf(out, "%s\n", info.err.msg));
+}
+
+/* All of the answer that there can be. */
+static int result_show(const struct node_ctx *ctx, struct buf *out,
+                       struct err *err)
+{
+    return exec_answer(ctx->exec, SHAPE_FULL, false, out, err);
+}
+
+/* ---- signal ---- */
+
+static int nothing_show(const struct node_ctx *ctx, struct buf *out,
+                        struct err *err)
+{
+    (void)ctx;
+    (void)out;
+    (void)err;
+    return 0;
+}
+
+static int find_signal(const char *name)
+{
+    const char *text = strncasecmp(name, "SIG", 3) == 0 ? name + 3 : name;
+    uint64_t n = 0;
+
+    if (parse_number(name, &n)) {
+        return n < NSIG ? (int)n : 0;
+    }
+    for (int i = 1; i < NSIG; i++) {
+        const char *known = sigabbrev_np(i);
+
+        if (known && strcasecmp(known, text) == 0) {
+            return i;
+        }
+    }
+    return 0;
+}
+
+static void signal_store(const struct node_ctx *ctx, const char *text,
+                         done_fn *done, void *arg)
+{
+    struct err err = ERR_INIT;
+    int signal = find_signal(text);
+    int rc = signal ? exec_signal(ctx->exec, signal, &ctx->caller, &err)
+                    : err_set(&err, EINVAL, "'%.64s' is no signal", text);
+
+    done(arg, rc, &err);
 }
 
 static int command_show(const struct node_ctx *ctx, struct buf *out,
@@ -185,24 +252,6 @@ static const struct file_ops wait_ops = {
 
 /* ---- The directories ---- */
 
-/* A number as we write it: no sign, no leading zero. */
-static bool parse_number(const char *name, uint64_t *out)
-{
-    uint64_t n = 0;
-
-    if (*name < '1' || *name > '9') {
-        return false;
-    }
-    for (; *name; name++) {
-        if (*name < '0' || *name > '9' || n > (UINT64_MAX - 9) / 10) {
-            return false;
-        }
-        n = n * 10 + (uint64_t)(*name - '0');
-    }
-    *out = n;
-    return true;
-}
-
 static int commands_find(const struct node_ctx *ctx, const char *name,
                          struct node *out, struct err *err)
 {
@@ -265,6 +314,14 @@ static const struct node_row command_rows[] = {
     SERVED("output", FILES_ID_COMMAND_OUTPUT, 0, &output_ops),
     SHOWN("exit_code", FILES_ID_COMMAND_EXIT_CODE, exit_code_show),
     SHOWN("error", FILES_ID_COMMAND_ERROR, error_show),
+    SHOWN("result.json", FILES_ID_COMMAND_RESULT, result_show),
+    {
+        .name = "signal",
+        .id = FILES_ID_COMMAND_SIGNAL,
+        .mode = S_IFREG | 0600,
+        .show = nothing_show,
+        .store = signal_store,
+    },
     SERVED("wait", FILES_ID_COMMAND_WAIT, NODE_UNLISTED, &wait_ops),
     {.name = NULL},
 };

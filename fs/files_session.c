@@ -124,6 +124,12 @@ const struct node_row files_session_rows[] = {
         .mode = S_IFREG | 0600,
         .ops = &files_exec_ops,
     },
+    {
+        .name = "exec.json",
+        .id = FILES_ID_EXEC_JSON,
+        .mode = S_IFREG | 0600,
+        .ops = &files_exec_json_ops,
+    },
     [FILES_EXECS_ROW] =
         {
             .name = "execs",

@@ -1,6 +1,8 @@
 /* Gathered scripts. See gather.h. */
 #include "fs/gather.h"
 
+#include "core/json_scan.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,12 +11,13 @@ struct text {
     struct list link;
     uint64_t owner;
     struct buf bytes;
+    struct js_scan scan;
 };
 
-void gather_init(struct gather *gather, size_t max)
+void gather_init(struct gather *gather, const struct gather_kind *kind)
 {
+    gather->kind = kind;
     list_init(&gather->texts);
-    gather->max = max;
     gather->poison = 0;
 }
 
@@ -56,7 +59,7 @@ static struct text *find_or_make(struct gather *gather, uint64_t owner)
             return NULL;
         }
         text->owner = owner;
-        buf_init(&text->bytes, gather->max);
+        buf_init(&text->bytes, gather->kind->max);
         list_add(&gather->texts, &text->link);
     }
     return text;
@@ -78,12 +81,20 @@ static int tell(const struct gather *gather, struct err *err)
 {
     switch (gather->poison) {
     case EFBIG:
-        return err_set(err, EFBIG, "a script of over %zu bytes", gather->max);
+        return err_set(err, EFBIG, "a %s of over %zu bytes", gather->kind->name,
+                       gather->kind->max);
     case EINVAL:
-        return err_set(err, EINVAL, "a NUL byte in a script");
+        return err_set(err, EINVAL, "%s", gather->kind->bad);
     default:
-        return err_set(err, gather->poison, "cannot keep the script");
+        return err_set(err, gather->poison, "cannot keep the %s",
+                       gather->kind->name);
     }
+}
+
+void gather_poison(struct gather *gather, int code)
+{
+    gather->poison = code;
+    gather_done(gather);
 }
 
 int gather_add(struct gather *gather, uint64_t owner, const void *data,
@@ -95,8 +106,46 @@ int gather_add(struct gather *gather, uint64_t owner, const void *data,
         if (rc == 0) {
             return 0;
         }
-        gather->poison = -rc;
-        gather_done(gather);
+        gather_poison(gather, -rc);
+    }
+    return tell(gather, err);
+}
+
+/* Returns as gather_json(). */
+static int add_json(struct gather *gather, uint64_t owner, const void *data,
+                    size_t size, size_t *used, struct buf *out)
+{
+    struct text *text = find_or_make(gather, owner);
+    enum js_scan_result result;
+    int rc;
+
+    if (!text) {
+        return -ENOMEM;
+    }
+    result = js_scan_feed(&text->scan, data, size, used);
+    if (result == JS_SCAN_BAD) {
+        return -EINVAL;
+    }
+    rc = buf_add(&text->bytes, data, *used);
+    if (rc < 0 || result == JS_SCAN_MORE) {
+        return rc;
+    }
+    *out = text->bytes;
+    buf_init(&text->bytes, gather->kind->max);
+    free_text(text);
+    return 1;
+}
+
+int gather_json(struct gather *gather, uint64_t owner, const void *data,
+                size_t size, size_t *used, struct buf *out, struct err *err)
+{
+    if (!gather->poison) {
+        int rc = add_json(gather, owner, data, size, used, out);
+
+        if (rc >= 0) {
+            return rc;
+        }
+        gather_poison(gather, -rc);
     }
     return tell(gather, err);
 }
@@ -120,7 +169,7 @@ bool gather_take(struct gather *gather, uint64_t owner, struct buf *out)
         something = !is_blank(&text->bytes);
         if (something) {
             *out = text->bytes;
-            buf_init(&text->bytes, gather->max);
+            buf_init(&text->bytes, gather->kind->max);
         }
         free_text(text);
     }

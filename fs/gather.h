@@ -12,17 +12,21 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* What is gathered. Static. */
+struct gather_kind {
+    const char *name; /* For people. */
+    const char *bad;  /* Why a write is EINVAL. */
+    size_t max;       /* Bytes of one text. */
+};
+
 struct gather {
+    const struct gather_kind *kind;
     struct list texts; /* One an owner. */
-    size_t max;        /* Bytes of one text. */
     int poison;        /* An errno value: all writes fail with it. */
 };
 
-/**
- * @param gather written: empty
- * @param max    the most bytes of one owner's text
- */
-void gather_init(struct gather *gather, size_t max);
+/** @param gather written: empty @param kind what is gathered */
+void gather_init(struct gather *gather, const struct gather_kind *kind);
 /** @param gather emptied */
 void gather_done(struct gather *gather);
 
@@ -39,6 +43,31 @@ void gather_done(struct gather *gather);
  */
 MUST_USE int gather_add(struct gather *gather, uint64_t owner, const void *data,
                         size_t size, struct err *err);
+
+/**
+ * Adds to an owner's JSON object, up to its end. What no more bytes can mend
+ * poisons the handle.
+ *
+ * @param gather the object
+ * @param owner  whose
+ * @param data   borrowed
+ * @param size   bytes
+ * @param used   how many of them belong to the object, unless it fails
+ * @param out    empty; gets the object, when it is complete
+ * @param err    filled on failure
+ * @return 1 when it is complete, 0, or a negative errno as gather_add()
+ */
+MUST_USE int gather_json(struct gather *gather, uint64_t owner,
+                         const void *data, size_t size, size_t *used,
+                         struct buf *out, struct err *err);
+
+/**
+ * Makes all later calls fail; all texts are dropped.
+ *
+ * @param gather the object
+ * @param code   a positive errno value
+ */
+void gather_poison(struct gather *gather, int code);
 
 /**
  * Takes an owner's text.

@@ -171,6 +171,7 @@ static NORETURN void shell_exec(const char *script, int out)
     if (chdir(mnt.session) != 0) {
         _exit(126);
     }
+    (void)setenv("KILL9", mnt_local() ? "kill -9 $$\n" : "kill 9\n", 1);
     (void)setenv("ERR", mnt_local() ? "echo err >&2\n" : "err err\n", 1);
     (void)setenv("BASH_ENV", mnt.words, 1);
     (void)execl("/bin/bash", "bash", "-c", script, (char *)NULL);

@@ -17,6 +17,8 @@ enum {
     MAX = 16
 };
 
+static const struct gather_kind scripts = {"script", "bad", MAX};
+
 static void add(struct gather *gather, uint64_t owner, const char *text)
 {
     struct err err = ERR_INIT;
@@ -31,7 +33,7 @@ static void texts_of_two_writers_never_mix(void **state)
     struct gather gather;
 
     (void)state;
-    gather_init(&gather, MAX);
+    gather_init(&gather, &scripts);
     add(&gather, 1, "ls");
     add(&gather, 2, "pwd");
     add(&gather, 1, " -l");
@@ -50,7 +52,7 @@ static void a_text_is_taken_once(void **state)
     struct gather gather;
 
     (void)state;
-    gather_init(&gather, MAX);
+    gather_init(&gather, &scripts);
     assert_false(gather_take(&gather, 1, &text));
     add(&gather, 1, "ls");
     assert_false(gather_take(&gather, 2, &text));
@@ -71,7 +73,7 @@ static void blanks_are_nothing_to_run(void **state)
     struct gather gather;
 
     (void)state;
-    gather_init(&gather, MAX);
+    gather_init(&gather, &scripts);
     for (size_t i = 0; i < ARRAY_SIZE(blank); i++) {
         add(&gather, 1, blank[i]);
         assert_false(gather_take(&gather, 1, &text));
@@ -100,7 +102,7 @@ static void what_cannot_be_a_script_poisons_the_handle(void **state)
         struct err err = ERR_INIT;
         struct gather gather;
 
-        gather_init(&gather, MAX);
+        gather_init(&gather, &scripts);
         add(&gather, 1, "rm x");
         add(&gather, 2, "rm y");
         assert_int_equal(
@@ -121,7 +123,7 @@ static void a_script_may_have_exactly_the_most_bytes(void **state)
     struct gather gather;
 
     (void)state;
-    gather_init(&gather, MAX);
+    gather_init(&gather, &scripts);
     add(&gather, 1, "0123456789");
     add(&gather, 1, "abcdef");
     assert_true(gather_take(&gather, 1, &text));

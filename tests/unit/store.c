@@ -326,11 +326,12 @@ static void open_commands_are_lost_at_the_next_start(void **state)
     uint64_t number = add(place, "a");
     struct exec_info infos[3];
     struct store_event event = {.name = "exec.ended", .caller = &caller};
+    const struct store_exec row = {.script = "x", .size = 1};
     struct err err = ERR_INIT;
     struct exec_info read;
 
     for (unsigned i = 0; i < 3; i++) {
-        assert_int_equal(store_exec_add(place->store, number, "x", 1, &caller,
+        assert_int_equal(store_exec_add(place->store, number, &row, &caller,
                                         &infos[i], &err),
                          0);
         assert_int_equal(infos[i].n, i + 1);

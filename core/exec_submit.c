@@ -1,0 +1,155 @@
+/* Submitting commands. See exec.h. */
+#include "core/buf.h"
+#include "core/cleanup.h"
+#include "core/crash.h"
+#include "core/exec_priv.h"
+#include "core/exec_request.h"
+#include "core/registry_priv.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static int check_script(const char *script, size_t size, struct err *err)
+{
+    bool blank = true;
+
+    if (size > EXEC_SCRIPT_MAX) {
+        return err_set(err, EFBIG, "the command is over 1 MiB long");
+    }
+    if (memchr(script, '\0', size)) {
+        return err_set(err, EINVAL, "the command holds a NUL byte");
+    }
+    for (size_t i = 0; i < size && blank; i++) {
+        blank = strchr(" \t\n\v\f\r", script[i]) != NULL;
+    }
+    return blank ? err_set(err, EINVAL, "the command is empty") : 0;
+}
+
+static int make_dirs(struct session *session, struct err *err)
+{
+    AUTO_FREE char *dir = NULL;
+
+    if (asprintf(&dir, "%s/execs", session->dir) < 0) {
+        dir = NULL;
+        return err_set(err, ENOMEM, "out of memory");
+    }
+    if ((mkdir(session->dir, 0700) < 0 && errno != EEXIST) ||
+        (mkdir(dir, 0700) < 0 && errno != EEXIST)) {
+        return err_errno(err, "make the directory of the output");
+    }
+    return 0;
+}
+
+/* Records and queues at once, so that numbers are the order of the queue. */
+static int submit_locked(struct session *session, const struct store_exec *row,
+                         const struct caller *caller, struct exec **out,
+                         struct err *err) REQUIRES(session->lock)
+{
+    struct exec_info info;
+    struct exec *exec = NULL;
+    int rc;
+
+    if (session->gone) {
+        return err_set(err, ENOENT, "the session was removed");
+    }
+    rc = make_dirs(session, err);
+    if (rc < 0) {
+        return rc;
+    }
+    rc = store_exec_add(session->registry->store, session->number, row, caller,
+                        &info, err);
+    if (rc < 0) {
+        return err_wrap(err, rc, "cannot record the command");
+    }
+    rc = exec_new(session, &info, false, &exec, err);
+    if (rc == 0) {
+        exec->job.caller = *caller;
+        list_add(&session->execs, &exec->link);
+        rc = session_enqueue_locked(session, &exec->job, err);
+        *out = exec;
+    }
+    return rc;
+}
+
+static int submit(struct session *session, const struct store_exec *row,
+                  const struct caller *caller, struct exec **out,
+                  struct err *err)
+{
+    struct exec *exec = NULL;
+    int rc = check_script(row->script, row->size, err);
+
+    if (rc < 0) {
+        return rc;
+    }
+    if (!registry_job_begin(session->registry, false)) {
+        return err_set(err, ESHUTDOWN, "the filesystem is being unmounted");
+    }
+    /* Held by the command. Taken first: registry before session. */
+    (void)session_ref(session);
+    mutex_lock(&session->lock);
+    rc = submit_locked(session, row, caller, &exec, err);
+    if (rc == 0) {
+        (void)exec_ref(exec); /* The job's. */
+    }
+    mutex_unlock(&session->lock);
+    if (rc < 0) {
+        registry_job_end(session->registry);
+        session_unref(session);
+        return rc;
+    }
+    crash_point("exec-queued");
+    session_pump(session);
+    *out = exec;
+    return 0;
+}
+
+int exec_submit(struct session *session, const char *script, size_t size,
+                const struct caller *caller, struct exec **out, struct err *err)
+{
+    const struct store_exec row = {
+        .script = script, .size = size, .mode = SHAPE_AUTO};
+
+    return submit(session, &row, caller, out, err);
+}
+
+/* What the session's engine cannot do is refused at once. */
+static int check_able(const struct session *session,
+                      const struct exec_request *request, struct err *err)
+{
+    return request->has_input && session->provider &&
+                   !(session->provider->ops->flags & PROVIDER_STDIN)
+               ? err_set(err, EOPNOTSUPP,
+                         "the provider gives commands no input")
+               : 0;
+}
+
+int exec_submit_json(struct session *session, const char *json, size_t size,
+                     const struct caller *caller, struct exec **out,
+                     struct err *err)
+{
+    struct exec_request request;
+    int rc = size > EXEC_REQUEST_MAX
+                 ? err_set(err, EFBIG, "a request of over %d bytes",
+                           EXEC_REQUEST_MAX)
+                 : exec_request_parse(json, size, &request, err);
+
+    if (rc < 0) {
+        return rc;
+    }
+    rc = check_able(session, &request, err);
+    if (rc == 0) {
+        const struct store_exec row = {
+            .script = buf_str(&request.text),
+            .size = request.text.size,
+            .request = json,
+            .request_size = size,
+            .mode = request.mode,
+            .background = request.background,
+        };
+
+        rc = submit(session, &row, caller, out, err);
+    }
+    exec_request_done(&request);
+    return rc;
+}
