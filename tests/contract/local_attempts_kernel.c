@@ -38,11 +38,9 @@ CALLS_FD(filesystem_context, SYS_fsopen, "tmpfs", 0)
 CALLS_FD(copy_mounts, SYS_open_tree, AT_FDCWD, "/", 1)
 CALLS_FD(secret_memory, SYS_memfd_secret, 0)
 
-static int clone_namespace(const struct attempt_ctx *ctx)
+/* Ends a process that was made, in it and outside. */
+static int end_clone(long pid)
 {
-    long pid = syscall(SYS_clone, CLONE_NEWUSER | SIGCHLD, NULL, NULL, NULL, 0);
-
-    (void)ctx;
     if (pid == 0) {
         _exit(0);
     }
@@ -50,6 +48,14 @@ static int clone_namespace(const struct attempt_ctx *ctx)
         (void)waitpid((pid_t)pid, NULL, 0);
     }
     return pid < 0 ? -1 : 0;
+}
+
+static int clone_namespace(const struct attempt_ctx *ctx)
+{
+    long pid = syscall(SYS_clone, CLONE_NEWUSER | SIGCHLD, NULL, NULL, NULL, 0);
+
+    (void)ctx;
+    return end_clone(pid);
 }
 
 static int clone3_namespace(const struct attempt_ctx *ctx)
@@ -58,21 +64,23 @@ static int clone3_namespace(const struct attempt_ctx *ctx)
     long pid = syscall(SYS_clone3, &args, sizeof(args));
 
     (void)ctx;
-    if (pid == 0) {
-        _exit(0);
-    }
-    if (pid > 0) {
-        (void)waitpid((pid_t)pid, NULL, 0);
-    }
-    return pid < 0 ? -1 : 0;
+    return end_clone(pid);
 }
 
-/* Outside, this happens in a process that is alone in its namespace. */
+/* Outside, mounts are tried by a process that is alone in its namespace. */
+static int leave_mounts(void)
+{
+    return geteuid() == 0 &&
+                   (unshare(CLONE_NEWNS) < 0 ||
+                    mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+               ? -1
+               : 0;
+}
+
 static int mount_tmpfs(const struct attempt_ctx *ctx)
 {
     (void)ctx;
-    if (geteuid() == 0 && (unshare(CLONE_NEWNS) < 0 ||
-                           mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL))) {
+    if (leave_mounts() < 0) {
         return -1;
     }
     return mount("tmpfs", "/tmp", "tmpfs", 0, NULL);
@@ -81,9 +89,8 @@ static int mount_tmpfs(const struct attempt_ctx *ctx)
 static int remount_usr(const struct attempt_ctx *ctx)
 {
     (void)ctx;
-    if (geteuid() == 0 && (unshare(CLONE_NEWNS) < 0 ||
-                           mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
-                           mount("/usr", "/usr", NULL, MS_BIND, NULL))) {
+    if (leave_mounts() < 0 ||
+        (geteuid() == 0 && mount("/usr", "/usr", NULL, MS_BIND, NULL) < 0)) {
         return -1;
     }
     return mount(NULL, "/usr", NULL, MS_BIND | MS_REMOUNT, NULL);
@@ -92,8 +99,7 @@ static int remount_usr(const struct attempt_ctx *ctx)
 static int unmount_proc(const struct attempt_ctx *ctx)
 {
     (void)ctx;
-    if (geteuid() == 0 && (unshare(CLONE_NEWNS) < 0 ||
-                           mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL))) {
+    if (leave_mounts() < 0) {
         return -1;
     }
     return umount2("/proc", MNT_DETACH);

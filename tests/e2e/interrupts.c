@@ -37,19 +37,6 @@ static const char *short_sleep(int ms)
     return text;
 }
 
-/* In a child: writes a script to exec and closes it, which waits. */
-static int write_exec(void *arg)
-{
-    const char *script = arg;
-    int fd = open(in("exec"), O_WRONLY);
-
-    if (fd < 0 || write(fd, script, strlen(script)) < 0) {
-        return errno;
-    }
-    child_ready();
-    return close(fd) == 0 ? 0 : errno;
-}
-
 /* In a child: reads a file to its end. */
 static int read_all(void *arg)
 {
@@ -76,7 +63,7 @@ static void command_running(const char *n)
 /* Starts a writer that waits for a long command. */
 static struct child waiting_writer(char *script)
 {
-    struct child child = child_start(write_exec, script);
+    struct child child = child_start(child_write_exec, script);
 
     child_await(&child);
     command_running("1");
@@ -162,7 +149,7 @@ static void a_queued_command_is_taken_back_by_its_writer(void **state)
     (void)state;
     (void)snprintf(script, sizeof(script), "%s", long_sleep());
     writer = waiting_writer(script);
-    queued = child_start(write_exec, other);
+    queued = child_start(child_write_exec, other);
     child_await(&queued);
     eventually(access(in("execs/2"), F_OK) == 0);
     expect_text(in("execs/2/status"), "queued\n");
@@ -230,7 +217,7 @@ static int waiter_write(void *arg)
     if (!waiter->reads) {
         handle(waiter->row);
     }
-    return write_exec((void *)(uintptr_t)short_sleep(1200));
+    return child_write_exec((void *)(uintptr_t)short_sleep(1200));
 }
 
 static int waiter_read(void *arg)
@@ -310,7 +297,7 @@ static void other_signals_end_no_wait(void **state)
 static void strace_ends_no_wait(void **state)
 {
     struct child child =
-        child_start(write_exec, (void *)(uintptr_t)short_sleep(1500));
+        child_start(child_write_exec, (void *)(uintptr_t)short_sleep(1500));
     char command[128];
     struct buf out = BUF_INIT(TOOLS_TEXT_MAX);
 

@@ -61,18 +61,6 @@ static void a_local_workspace_survives_a_kill(void **state)
                  "kept\nby-command\nkept\nby-command\nmore\n");
 }
 
-static int write_exec(void *arg)
-{
-    const char *script = arg;
-    int fd = open(in("exec"), O_WRONLY);
-
-    if (fd < 0 || write(fd, script, strlen(script)) < 0) {
-        return errno;
-    }
-    child_ready();
-    return close(fd) == 0 ? 0 : errno;
-}
-
 static void a_command_under_a_kill_is_lost(void **state)
 {
     char script[64];
@@ -81,7 +69,7 @@ static void a_command_under_a_kill_is_lost(void **state)
     (void)state;
     (void)snprintf(script, sizeof(script), "echo begun\n%s\n",
                    mnt_local() ? "sleep 20.7" : "hang");
-    child = child_start(write_exec, script);
+    child = child_start(child_write_exec, script);
     child_await(&child);
     eventually(access(in("execs/1"), F_OK) == 0);
     eventually_text(in("execs/1/output"), "begun\n");

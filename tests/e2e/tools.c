@@ -292,6 +292,18 @@ void child_ready(void)
     (void)!write(child_ready_fd, "r", 1);
 }
 
+int child_write_exec(void *arg)
+{
+    const char *script = arg;
+    int fd = open(in("exec"), O_WRONLY);
+
+    if (fd < 0 || write(fd, script, strlen(script)) < 0) {
+        return errno;
+    }
+    child_ready();
+    return close(fd) == 0 ? 0 : errno;
+}
+
 void child_await(const struct child *child)
 {
     struct pollfd ready = {.fd = child->ready, .events = POLLIN};

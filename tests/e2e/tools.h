@@ -186,6 +186,15 @@ struct child child_start(int (*fn)(void *arg), void *arg);
 void child_ready(void);
 
 /**
+ * For child_start(): writes a script to exec, says child_ready() and closes,
+ * which waits for the command.
+ *
+ * @param arg the script
+ * @return 0 or the errno of what failed
+ */
+int child_write_exec(void *arg);
+
+/**
  * Waits until the child has called child_ready().
  *
  * @param child a child
