@@ -18,16 +18,6 @@ enum {
     DETAIL_MAX = 8 * 1024
 };
 
-static void tell_news(struct exec *exec)
-{
-    struct session *session = exec->job.session;
-    const struct registry_hooks *hooks = &session->registry->hooks;
-
-    if (hooks->news) {
-        hooks->news(hooks->arg, session);
-    }
-}
-
 /* ---- Its end ---- */
 
 void exec_closed(struct exec *exec)
@@ -93,7 +83,7 @@ static void publish_end(struct exec *exec, const struct exec_info *info)
     }
     mutex_unlock(&exec->lock);
     exec_wake(exec);
-    tell_news(exec);
+    session_news(exec->job.session);
 }
 
 /* Records the end, lets the queue go on where the command was the current job,
@@ -102,7 +92,6 @@ static void end(struct exec *exec, struct exec_info *info, bool ran,
                 bool current)
 {
     struct session *session = exec->job.session;
-    const struct registry_hooks *hooks = &session->registry->hooks;
     struct err err = ERR_INIT;
 
     info->ended_us = clock_wall_us();
@@ -117,8 +106,8 @@ static void end(struct exec *exec, struct exec_info *info, bool ran,
         session_fail(session, "exec", info->n, NULL, &exec->job.caller,
                      &info->err);
     }
-    if (ran && hooks->changed) {
-        hooks->changed(hooks->arg, session);
+    if (ran) {
+        session_changed(session);
     }
     if (current && ran && exec->background) {
         session_background_over(session);
@@ -244,7 +233,7 @@ static void sink_output(void *arg, enum command_stream stream, const void *data,
         exec->log_err = err;
     }
     exec_wake(exec);
-    tell_news(exec);
+    session_news(exec->job.session);
 }
 
 static void sink_exited(void *arg, const struct command_result *result)
@@ -440,7 +429,7 @@ static void run(struct exec *exec)
     if (rc == 0 && !is_cancelled(exec)) {
         rc = start(exec, &err);
         if (rc == 0) {
-            tell_news(exec);
+            session_news(exec->job.session);
             if (exec->background) {
                 session_job_aside(exec->job.session);
             }

@@ -285,9 +285,26 @@ int session_status_json(struct session *session, struct buf *out,
     return rc < 0 ? err_set(err, -rc, "cannot write the status") : 0;
 }
 
-void session_note(struct session *session)
+void session_news(struct session *session)
 {
     const struct registry_hooks *hooks = &session->registry->hooks;
+
+    if (hooks->news) {
+        hooks->news(hooks->arg, session);
+    }
+}
+
+void session_changed(struct session *session)
+{
+    const struct registry_hooks *hooks = &session->registry->hooks;
+
+    if (hooks->changed) {
+        hooks->changed(hooks->arg, session);
+    }
+}
+
+void session_note(struct session *session)
+{
     enum session_status status;
     bool news;
 
@@ -296,8 +313,8 @@ void session_note(struct session *session)
     news = status != session->shown;
     session->shown = status;
     mutex_unlock(&session->lock);
-    if (news && hooks->news) {
-        hooks->news(hooks->arg, session);
+    if (news) {
+        session_news(session);
     }
 }
 

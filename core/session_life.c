@@ -18,15 +18,6 @@ enum {
     DETAIL_MAX = 8 * 1024
 };
 
-static void tell_changed(struct session *session)
-{
-    const struct registry_hooks *hooks = &session->registry->hooks;
-
-    if (hooks->changed) {
-        hooks->changed(hooks->arg, session);
-    }
-}
-
 /* Puts the record with an event that tells of the instance. */
 static int put(struct session *session, struct store_state *state,
                const char *name, const struct caller *caller, struct err *err)
@@ -166,7 +157,7 @@ static int destroy(struct session *session, const struct caller *caller,
     if (rc < 0) {
         session_retry(session);
     }
-    tell_changed(session);
+    session_changed(session);
     return rc;
 }
 
@@ -258,7 +249,7 @@ static int create(struct session *session, const struct caller *caller,
     }
     crash_point("create-recorded");
     session_saw(session, 0, PROVIDER_RUNNING);
-    tell_changed(session);
+    session_changed(session);
     return 0;
 }
 
@@ -328,7 +319,7 @@ static int resume(struct session *session, const struct caller *caller,
     if (rc < 0) {
         tell_failed(session, "resume", caller, err);
     } else {
-        tell_changed(session);
+        session_changed(session);
     }
     return rc;
 }

@@ -121,7 +121,10 @@ MUST_USE int session_run(struct session *session, struct workers *workers,
 /* 0 where the session's provider is open, else why not. */
 MUST_USE int session_need_provider(const struct session *session,
                                    struct err *err);
-/* Tells hooks.news when the status text has changed. */
+/* Calls hooks.news, and hooks.changed. */
+void session_news(struct session *session) EXCLUDES(session->lock);
+void session_changed(struct session *session) EXCLUDES(session->lock);
+/* Calls hooks.news when the status text has changed. */
 void session_note(struct session *session) EXCLUDES(session->lock);
 /* Adds an event with a detail made by the caller, which is taken. */
 struct js;
