@@ -99,6 +99,7 @@ static int submit(struct session *session, const struct store_exec *row,
         return rc;
     }
     crash_point("exec-queued");
+    session_news(session);
     session_pump(session);
     *out = exec;
     return 0;

@@ -381,6 +381,9 @@ int registry_rename(struct registry *registry, const char *id,
     rc = rename_locked(registry, session, new_id, &event, err);
     mutex_unlock(&registry->lock);
     buf_done(&detail);
+    if (rc == 0) {
+        session_news(session);
+    }
     session_unref(session);
     return rc;
 }

@@ -39,7 +39,7 @@ struct registry_hooks {
     void *arg;
     /* Files of this session's workspace changed behind the kernel. */
     void (*changed)(void *arg, struct session *session);
-    /* The session's status text, or the output of a command, changed. */
+    /* Its status text, its events or the output of a command changed. */
     void (*news)(void *arg, struct session *session);
 };
 

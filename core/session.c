@@ -333,4 +333,5 @@ void session_event(struct session *session, const char *name,
                            &err);
     js_free(detail);
     buf_done(&text);
+    session_news(session);
 }

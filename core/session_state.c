@@ -125,6 +125,9 @@ int session_record_put(struct session *session, struct store_state *state,
     *state = (struct store_state){.status = SESSION_ABSENT};
     store_state_done(&old);
     session_note(session);
+    if (event) {
+        session_news(session);
+    }
     return 0;
 }
 

@@ -137,6 +137,7 @@ static void a_rename_keeps_the_session(void **state)
     struct session *found;
     struct err err = ERR_INIT;
     char id[SESSION_ID_SIZE];
+    unsigned news;
     char *events;
 
     assert_int_equal(registry_rename(fixture->registry, "a", "b/", &me, &err),
@@ -146,8 +147,11 @@ static void a_rename_keeps_the_session(void **state)
     assert_int_equal(registry_rename(fixture->registry, "x", "y", &me, &err),
                      -ENOENT);
     err_clear(&err);
+    news = atomic_load(&fixture->news);
     assert_int_equal(registry_rename(fixture->registry, "a", "b", &me, &err),
                      0);
+    /* Who polls its events learns of it. */
+    assert_true(atomic_load(&fixture->news) > news);
     session_id(session, id);
     assert_string_equal(id, "b");
     found = fixture_find(fixture, "b");
