@@ -49,7 +49,7 @@ struct exec_info {
     struct err err;     /* Why it failed; empty else. */
     enum shape_mode mode;
     bool background;    /* It does not hold up the queue. */
-    int64_t process_id; /* In the engine's terms; 0: not known, or over. */
+    int64_t process_id; /* In the engine's terms; 0: not known. */
 };
 
 /** @param status a status @return its word, as in `execs/N/status` */

@@ -75,7 +75,6 @@ static void publish_end(struct exec *exec, const struct exec_info *info)
 {
     mutex_lock(&exec->lock);
     exec->info = *info;
-    exec->info.process_id = 0;
     exec->ended = true;
     if (exec->has_token) {
         exec->has_token = false;

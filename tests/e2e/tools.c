@@ -160,6 +160,7 @@ static NORETURN void shell_exec(const char *script, int out)
     (void)setenv("M", mnt.path, 1);
     (void)setenv("S", mnt.session, 1);
     (void)setenv("T", dir, 1);
+    (void)setenv("STATE", mnt.state, 1);
     (void)setenv("NAP", mnt_local() ? "sleep 0.7\n" : "sleep 700\n", 1);
     (void)setenv("HOME", mnt.dir, 1);
     (void)setenv("LC_ALL", "C.UTF-8", 1);
