@@ -7,7 +7,6 @@
 #include "core/registry_priv.h"
 
 #include <stdio.h>
-#include <string.h>
 
 enum {
     LIST_BATCH = 256

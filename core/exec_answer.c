@@ -1,7 +1,5 @@
 /* What `exec.json` answers. See exec.h. */
-#include "core/base64.h"
 #include "core/cleanup.h"
-#include "core/clock.h"
 #include "core/exec_priv.h"
 #include "core/json.h"
 

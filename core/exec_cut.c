@@ -1,7 +1,6 @@
 /* See exec_cut.h. */
 #include "core/exec_cut.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -60,12 +59,10 @@ bool cut_is_error(const char *line, size_t size)
     return false;
 }
 
-void cut_text(struct cut_finder *finder, uint64_t pos, const char *data,
-              size_t size)
+void cut_text(struct cut_finder *finder, const char *data, size_t size)
 {
     size_t room = sizeof(finder->line) - finder->size;
 
-    (void)pos;
     if (size > room) {
         size = room;
     }
@@ -73,9 +70,8 @@ void cut_text(struct cut_finder *finder, uint64_t pos, const char *data,
     finder->size += size;
 }
 
-void cut_back(struct cut_finder *finder, uint64_t pos)
+void cut_back(struct cut_finder *finder)
 {
-    (void)pos;
     finder->size = 0;
 }
 

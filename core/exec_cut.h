@@ -36,12 +36,11 @@ struct cut_finder {
     char line[CUT_LINE];
 };
 
-/** @param finder the text so far @param pos where @param data the next bytes
- *  @param size of data */
-void cut_text(struct cut_finder *finder, uint64_t pos, const char *data,
-              size_t size);
-/** @param finder the text so far @param pos the text goes on from there */
-void cut_back(struct cut_finder *finder, uint64_t pos);
+/** @param finder the text so far @param data the next bytes @param size of it
+ */
+void cut_text(struct cut_finder *finder, const char *data, size_t size);
+/** @param finder the text so far, of which the present line is void */
+void cut_back(struct cut_finder *finder);
 /** @param finder the text so far @param pos a line has ended there */
 void cut_line(struct cut_finder *finder, uint64_t pos);
 

@@ -90,14 +90,16 @@ static void find_text(void *arg, uint64_t pos, const char *data, size_t size)
 {
     struct stream *stream = arg;
 
-    cut_text(&stream->finder, pos, data, size);
+    (void)pos;
+    cut_text(&stream->finder, data, size);
 }
 
 static void find_back(void *arg, uint64_t pos)
 {
     struct stream *stream = arg;
 
-    cut_back(&stream->finder, pos);
+    (void)pos;
+    cut_back(&stream->finder);
 }
 
 static void find_line(void *arg, uint64_t pos)

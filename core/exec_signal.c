@@ -5,10 +5,6 @@
 
 #include <errno.h>
 
-enum {
-    DETAIL_MAX = 256
-};
-
 static int call_signal(struct session *session, uint64_t n, int signal,
                        struct err *err)
 {
@@ -22,25 +18,13 @@ static int call_signal(struct session *session, uint64_t n, int signal,
     return rc;
 }
 
-/* Who sent what. It was sent, whether that can be written or not. */
 static void tell_signal(struct exec *exec, int signal,
                         const struct caller *caller)
 {
-    const struct session *session = exec->job.session;
-    struct store_event event = {
-        .name = "exec.signal", .exec = exec->n, .caller = caller};
-    struct buf text = BUF_INIT(DETAIL_MAX);
     struct js *detail = js_object();
-    struct err err = ERR_INIT;
 
     js_set_int(detail, "signal", signal);
-    if (js_write(detail, &text) == 0) {
-        event.detail = buf_str(&text);
-    }
-    (void)!store_event_add(session->registry->store, session->number, &event,
-                           &err);
-    js_free(detail);
-    buf_done(&text);
+    session_event(exec->job.session, "exec.signal", exec->n, caller, detail);
 }
 
 int exec_signal(struct exec *exec, int signal, const struct caller *caller,

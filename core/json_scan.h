@@ -7,7 +7,6 @@
 #ifndef SESSIONFS_JSON_SCAN_H
 #define SESSIONFS_JSON_SCAN_H
 
-#include "core/compiler.h"
 #include "core/utf8.h"
 
 #include <stddef.h>

@@ -318,11 +318,11 @@ void session_note(struct session *session)
     }
 }
 
-void session_event(struct session *session, const char *name,
+void session_event(struct session *session, const char *name, uint64_t exec_n,
                    const struct caller *caller, struct js *detail)
 {
     struct buf text = BUF_INIT(DETAIL_MAX);
-    struct store_event event = {.name = name, .caller = caller};
+    struct store_event event = {.name = name, .exec = exec_n, .caller = caller};
     struct err err = ERR_INIT;
 
     if (js_write(detail, &text) == 0) {

@@ -49,7 +49,7 @@ static void tell_failed(struct session *session, const char *operation,
     js_set_text(detail, "operation", operation);
     js_set_text(detail, "errno", name ? name : "EIO");
     js_set_text(detail, "message", why->msg);
-    session_event(session, "sandbox.failed", caller, detail);
+    session_event(session, "sandbox.failed", 0, caller, detail);
 }
 
 /* A call that leaves the sandbox in another status. */

@@ -126,9 +126,10 @@ void session_news(struct session *session) EXCLUDES(session->lock);
 void session_changed(struct session *session) EXCLUDES(session->lock);
 /* Calls hooks.news when the status text has changed. */
 void session_note(struct session *session) EXCLUDES(session->lock);
-/* Adds an event with a detail made by the caller, which is taken. */
+/* Adds an event, about a command unless exec_n is 0, with a detail made by the
+ * caller, which is taken. */
 struct js;
-void session_event(struct session *session, const char *name,
+void session_event(struct session *session, const char *name, uint64_t exec_n,
                    const struct caller *caller, struct js *detail);
 
 /* ---- session_queue.c ---- */

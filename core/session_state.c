@@ -219,7 +219,7 @@ static bool saw_locked(struct session *session, int rc,
 static void tell_lost(struct session *session, bool lost)
 {
     if (lost) {
-        session_event(session, "sandbox.lost", NULL, js_object());
+        session_event(session, "sandbox.lost", 0, NULL, js_object());
     }
     session_note(session);
 }

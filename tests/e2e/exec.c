@@ -1,8 +1,6 @@
 /* Commands through `exec` as shells and languages write them. */
 #include "tests/e2e/tools.h"
 
-#include <stdio.h>
-
 #define PYTHON(text) "python3 -c '\nimport os, sys, time, signal\n" text "'\n"
 /* What there is to run: the numbers, on one line. */
 #define NUMBERS "ls execs | tr '\\n' ' '\n"

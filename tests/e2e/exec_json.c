@@ -1,11 +1,6 @@
 /* Commands through `exec.json`: members, answers, errors, streaming writers. */
 #include "tests/e2e/tools.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <string.h>
-#include <unistd.h>
-
 /* ask(): writes a request and reads its answer on one handle; no(): the errno
  * of a write that is refused, and of the close. */
 #define PYTHON(text)                                                           \

@@ -6,7 +6,6 @@
 #include "core/exec_shape.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
