@@ -6,6 +6,8 @@
 #include "core/exec_log.h"
 #include "core/session_priv.h"
 
+#include <stdatomic.h>
+
 struct exec {
     atomic_uint refs;
     struct job job;   /* Its session is the exec's, with a reference. */

@@ -1,7 +1,6 @@
 /* Signals for running commands. See exec.h. */
 #include "core/exec_priv.h"
 #include "core/json.h"
-#include "core/registry_priv.h"
 
 #include <errno.h>
 

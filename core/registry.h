@@ -71,13 +71,15 @@ MUST_USE int registry_open(const struct registry_config *config,
 /**
  * Ends the registry: cancels what runs, pauses what is running (bounded by
  * pause_ms), closes providers and the store. A call of an engine that does
- * not end, though it was cancelled, is not waited for long: the process is
- * then expected to end, and nothing that the call uses is freed.
+ * not end, though it was cancelled, is not waited for long.
  *
- * @param registry    freed; nobody uses its sessions any more; NULL is fine
- * @param pause_ms    how long all pauses together may take
+ * @param registry freed, unless a call does not end; nobody uses its sessions
+ *                 any more; NULL is fine
+ * @param pause_ms how long all pauses together may take
+ * @return false when a call does not end: it still uses the registry and the
+ *         loop, so the process should end without freeing them
  */
-void registry_close(struct registry *registry, int64_t pause_ms);
+bool registry_close(struct registry *registry, int64_t pause_ms);
 
 /** @param id bytes @return whether it is a valid session id */
 bool session_id_valid(const char *id);

@@ -235,7 +235,7 @@ int registry_open(const struct registry_config *config,
         rc = open_all(registry, err);
     }
     if (rc < 0) {
-        registry_close(registry, 0);
+        (void)registry_close(registry, 0);
         return rc;
     }
     registry_sweep(registry);
@@ -451,20 +451,20 @@ static void free_registry(struct registry *registry)
     free(registry);
 }
 
-void registry_close(struct registry *registry, int64_t pause_ms)
+bool registry_close(struct registry *registry, int64_t pause_ms)
 {
     const unsigned all = CALM_JOBS | CALM_WORKS | CALM_SINKS;
 
     if (!registry) {
-        return;
+        return true;
     }
-    /* Under a call that does not end nothing may be freed: the process ends
-     * soon, and takes it all along. */
     if (registry->store && !wind_down(registry, pause_ms)) {
-        return;
+        return false;
     }
     close_engines(registry);
-    if (wait_calm(registry, all, clock_deadline(AFTERMATH_MS))) {
-        free_registry(registry);
+    if (!wait_calm(registry, all, clock_deadline(AFTERMATH_MS))) {
+        return false;
     }
+    free_registry(registry);
+    return true;
 }

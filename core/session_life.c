@@ -8,7 +8,6 @@
 #include "core/clock.h"
 #include "core/crash.h"
 #include "core/json.h"
-#include "core/registry_priv.h"
 #include "core/session_priv.h"
 
 #include <string.h>

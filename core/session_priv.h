@@ -11,8 +11,6 @@
 #include "core/session.h"
 #include "core/store.h"
 
-#include <stdatomic.h>
-
 enum {
     SESSION_CREATE_MS = 300000, /* Deadline of a create, */
     SESSION_CALL_MS = 60000,    /* and of every other call. */

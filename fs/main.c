@@ -186,8 +186,9 @@ static void stop(struct fs *fs)
     if (fs->inodes) {
         inode_table_clear(fs->inodes);
     }
-    if (fs->mount.registry) {
-        registry_close(fs->mount.registry, PAUSE_MS);
+    if (!registry_close(fs->mount.registry, PAUSE_MS)) {
+        log_error("a call of an engine does not end; it is left behind");
+        _exit(EXIT_FAILURE);
     }
     loop_free(fs->loop);
     parks_free(fs->parks);

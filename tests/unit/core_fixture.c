@@ -55,7 +55,7 @@ void fixture_open(struct fixture *fixture, const char *provider)
 
 void fixture_close(struct fixture *fixture)
 {
-    registry_close(fixture->registry, 2000);
+    assert_true(registry_close(fixture->registry, 2000));
     fixture->registry = NULL;
 }
 

@@ -359,7 +359,7 @@ static void a_session_says_why_its_engine_is_not_there(void **state)
     assert_int_equal(result_wait(&result), -EPERM);
     assert_string_equal(result.err.msg, "provider 'local': for root only");
     session_unref(session);
-    registry_close(fixture->registry, 0);
+    assert_true(registry_close(fixture->registry, 0));
     fixture_open(fixture, "local");
 }
 
@@ -377,7 +377,7 @@ static void a_stuck_engine_does_not_hold_up_the_end(void **state)
     fixture_until(engine_calls(ENGINE_CREATE) == 2);
     session_unref(session);
     session_unref(other);
-    registry_close(fixture->registry, 300);
+    assert_true(registry_close(fixture->registry, 300));
     assert_int_equal(result_wait(&result), -ECANCELED);
     assert_int_equal(engine_calls(ENGINE_PAUSE), 1);
     engine_hold(ENGINE_CREATE, false);
