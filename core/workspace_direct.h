@@ -33,8 +33,10 @@ struct direct_node {
     bool hashed;
     struct direct_key parent; /* Where it was last seen, */
     char *name;               /* under this name; NULL: the root. */
-    unsigned ups;             /* For links: see direct_node_link_depth(). */
-    uint64_t moves;           /* The tree's, when ups was set. */
+    uint64_t parent_serial;   /* The parent's, as keys are used again. */
+    uint64_t serial;          /* Of this node; no other of the tree has it. */
+    bool placed;              /* It was seen. */
+    bool wandered;            /* See direct_node_link_depth(). */
 
     /* By the lock of the fd cache. */
     struct list lru; /* Linked while there is an fd and no user. */
@@ -57,7 +59,7 @@ struct direct {
     struct direct_node **buckets;
     size_t n_buckets; /* A power of two. */
     size_t n_nodes;
-    uint64_t moves; /* Directories renamed so far. */
+    uint64_t serials; /* Given to nodes so far. */
 };
 
 struct direct_file {
@@ -213,11 +215,23 @@ MUST_USE int direct_node_meet(struct direct_node *dir, const char *name, int fd,
 void direct_node_moved(struct direct_node *dir, int dir_fd, const char *name);
 
 /**
+ * Notes that a file has one more name.
+ *
+ * @param node the file
+ * @param dir  where the name is
+ * @param name the name
+ */
+void direct_node_linked(struct direct_node *node, struct direct_node *dir,
+                        const char *name);
+
+/**
  * How far a link may lead up.
  *
- * The kernel follows it from where it last met the link, which is what parents
- * and names here say. A link with several names may be met under any of them,
- * so `ups` is the least depth under which it was.
+ * The kernel follows it from where it holds the link to be. Of what was seen in
+ * one directory only, and moved by us alone, that is what parents here say.
+ * What the sandbox moved into another directory has wandered: the kernel may
+ * hold it to be in any of those where it was seen, and takes note of the newest
+ * when it likes, so that a link must not lead out of what wandered.
  *
  * @param node  a link
  * @param depth directories between the root and the link, on success

@@ -367,6 +367,9 @@ int direct_link(struct ws_node *base, const struct ws_place *place,
         return dir_fd;
     }
     rc = link_at(fd, dir_fd, place->name, &found, err);
+    if (rc == 0) {
+        direct_node_linked(node, dir, place->name);
+    }
     direct_fd_put(dir);
     direct_fd_put(node);
     if (rc == 0) {

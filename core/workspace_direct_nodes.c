@@ -134,36 +134,16 @@ void direct_node_free(struct ws_node *base)
     free(node);
 }
 
-/* The number of directories between the root and a node below `key`, or -1. */
-static int depth_below(const struct direct *d, const struct direct_key *key)
+static bool is_in(const struct direct_node *node, const struct direct_node *dir)
 {
-    const struct direct_node *node = find(d, key);
-    int depth = 0;
-
-    while (node && node != &d->root && depth < DEPTH_MOST) {
-        depth++;
-        node = find(d, &node->parent);
-    }
-    return node == &d->root ? depth : -1;
-}
-
-/* Notes the depth at which a link was met; see direct_node_link_depth(). */
-static void meet_link(struct direct *d, struct direct_node *node,
-                      const struct stat *attr)
-{
-    int depth = depth_below(d, &node->parent);
-    unsigned ups = depth < 0 || attr->st_nlink > 1 ? 0 : (unsigned)depth;
-
-    if (node->moves != d->moves || ups < node->ups) {
-        node->ups = ups;
-        node->moves = d->moves;
-    }
+    return node->parent_serial == dir->serial &&
+           key_equal(&node->parent, &dir->key);
 }
 
 /* Notes where a node is. The old name stays where there is no memory. */
 static void place_locked(struct direct *d, struct direct_node *node,
                          const struct direct_node *dir, const char *name,
-                         const struct stat *attr)
+                         bool moved_by_us)
 {
     if (node == &d->root) {
         return;
@@ -176,10 +156,12 @@ static void place_locked(struct direct *d, struct direct_node *node,
             node->name = copy;
         }
     }
-    node->parent = dir->key;
-    if (S_ISLNK(node->type)) {
-        meet_link(d, node, attr);
+    if (node->placed && !moved_by_us && !is_in(node, dir)) {
+        node->wandered = true;
     }
+    node->placed = true;
+    node->parent = dir->key;
+    node->parent_serial = dir->serial;
 }
 
 static struct direct_node *new_node(struct direct *d, const struct stat *attr)
@@ -196,8 +178,7 @@ static struct direct_node *new_node(struct direct *d, const struct stat *attr)
     ws_node_init(&node->base, &d->base, ws_ino_shown(d->number, ino));
     node->key = (struct direct_key){attr->st_dev, attr->st_ino};
     node->type = attr->st_mode & S_IFMT;
-    node->ups = UINT_MAX;
-    node->moves = d->moves;
+    node->serial = ++d->serials;
     node->fd = -1;
     list_init(&node->lru);
     if (d->n_nodes >= d->n_buckets) {
@@ -249,7 +230,7 @@ int direct_node_meet(struct direct_node *dir, const char *name, int fd,
         node = new_node(d, attr);
     }
     if (node) {
-        place_locked(d, node, dir, name, attr);
+        place_locked(d, node, dir, name, false);
     }
     mutex_unlock(&d->base.lock);
     if (!node) {
@@ -272,29 +253,56 @@ void direct_node_moved(struct direct_node *dir, int dir_fd, const char *name)
         return;
     }
     mutex_lock(&d->base.lock);
-    d->moves += S_ISDIR(attr.st_mode) || S_ISLNK(attr.st_mode);
     node = find(d, &(struct direct_key){attr.st_dev, attr.st_ino});
     if (node) {
-        place_locked(d, node, dir, name, &attr);
+        place_locked(d, node, dir, name, true);
     }
     mutex_unlock(&d->base.lock);
+}
+
+void direct_node_linked(struct direct_node *node, struct direct_node *dir,
+                        const char *name)
+{
+    struct direct *d = direct_tree(node);
+
+    mutex_lock(&d->base.lock);
+    place_locked(d, node, dir, name, false);
+    mutex_unlock(&d->base.lock);
+}
+
+/* The directory in which a node was seen last, while it is the same one. */
+static const struct direct_node *parent_of(const struct direct *d,
+                                           const struct direct_node *node)
+{
+    const struct direct_node *dir = find(d, &node->parent);
+
+    return dir && is_in(node, dir) ? dir : NULL;
 }
 
 int direct_node_link_depth(struct direct_node *node, unsigned *depth,
                            unsigned *ups)
 {
     struct direct *d = direct_tree(node);
-    int found;
+    const struct direct_node *at;
+    unsigned n = 0, sure = 0;
+    bool fixed;
 
     mutex_lock(&d->base.lock);
-    found = depth_below(d, &node->parent);
-    if (found >= 0) {
-        *depth = (unsigned)found;
-        *ups =
-            node->moves == d->moves && node->ups < *depth ? node->ups : *depth;
+    fixed = !node->wandered;
+    at = parent_of(d, node);
+    while (at && at != &d->root && n < DEPTH_MOST) {
+        fixed = fixed && !at->wandered;
+        sure += fixed;
+        n++;
+        at = parent_of(d, at);
     }
     mutex_unlock(&d->base.lock);
-    return found < 0 ? -ESTALE : 0;
+    if (at != &d->root) {
+        return -ESTALE;
+    }
+    *depth = n;
+    *ups = sure;
+    return 0;
 }
 
 /* The names on the way to a node from the nearest one that has an fd. */

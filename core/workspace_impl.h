@@ -157,7 +157,7 @@ struct ws_node *ws_node_ref_locked(struct ws_node *node);
  * @param size   room of target
  * @param depth  directories between the root and the link
  * @param ups    how many of them a reader may leave: depth, or fewer where the
- *               link is known under other names as well
+ *               kernel may hold the link to be elsewhere
  * @param path   of the workspace as the sandbox sees it, or NULL
  * @return 0, -EACCES when it leads outside, -ENAMETOOLONG
  */

@@ -308,6 +308,72 @@ static void a_link_with_two_names_leads_no_higher_than_the_lower(void **state)
     ws_node_unref(a);
 }
 
+/* What the sandbox moves deeper may still be where it was for the kernel. */
+static void no_link_leads_out_of_a_directory_that_wandered(void **state)
+{
+    static const struct {
+        const char *name;
+        const char *target;
+        int result;
+    } links[] = {
+        {"out", "../../x", -EACCES},
+        {"over", "../x", 0},
+        {"absolute", "/workspace/x", -EACCES},
+    };
+    struct fixture *fx = *state;
+    struct ws_node *held[4];
+    char path[32], text[64];
+
+    fixture_mkdir(fx, "a");
+    fixture_mkdir(fx, "a/b");
+    fixture_mkdir(fx, "w");
+    fixture_mkdir(fx, "w/d");
+    held[0] = fixture_at(fx, "w");
+    held[1] = fixture_at(fx, "w/d");
+    host_rename(fx, "w", "a/b/w");
+    held[2] = fixture_at(fx, "a");
+    held[3] = fixture_at(fx, "a/b");
+    assert_int_equal(fixture_find(fx, "a/b/w"), 0);
+    for (size_t i = 0; i < sizeof(links) / sizeof(links[0]); i++) {
+        struct ws_node *link;
+
+        (void)snprintf(path, sizeof(path), "a/b/w/d/%s", links[i].name);
+        assert_int_equal(symlink(links[i].target, host(fx, path)), 0);
+        link = fixture_at(fx, path);
+        assert_int_equal(ws_readlink(link, &fx->ctx, text, 64, &fx->err),
+                         links[i].result);
+        ws_node_unref(link);
+    }
+    for (size_t i = 0; i < sizeof(held) / sizeof(held[0]); i++) {
+        ws_node_unref(held[i]);
+    }
+}
+
+/* What we moved ourselves is where the kernel holds it to be. */
+static void
+a_link_in_a_directory_that_we_moved_leads_as_far_as_before(void **state)
+{
+    struct fixture *fx = *state;
+    struct ws_node *held[3], *link;
+    char text[64];
+
+    fixture_mkdir(fx, "a");
+    fixture_mkdir(fx, "a/b");
+    fixture_mkdir(fx, "w");
+    assert_int_equal(symlink("../../../x", host(fx, "w/l")), 0);
+    held[0] = fixture_at(fx, "a");
+    held[1] = fixture_at(fx, "a/b");
+    held[2] = fixture_at(fx, "w");
+    link = fixture_at(fx, "w/l");
+    assert_int_equal(ws_readlink(link, &fx->ctx, text, 64, &fx->err), -EACCES);
+    assert_int_equal(fixture_rename(fx, "w", "a/b/w", 0), 0);
+    assert_int_equal(ws_readlink(link, &fx->ctx, text, 64, &fx->err), 0);
+    ws_node_unref(link);
+    for (size_t i = 0; i < sizeof(held) / sizeof(held[0]); i++) {
+        ws_node_unref(held[i]);
+    }
+}
+
 static void looking_up_and_forgetting_takes_no_memory(void **state)
 {
     struct fixture *fx = *state;
@@ -345,6 +411,9 @@ int main(void)
         FIXTURE_DIRECT_BOTH(a_file_moved_behind_us_is_found_or_stale),
         FIXTURE_DIRECT_BOTH(
             a_link_with_two_names_leads_no_higher_than_the_lower),
+        FIXTURE_DIRECT_BOTH(no_link_leads_out_of_a_directory_that_wandered),
+        FIXTURE_DIRECT_BOTH(
+            a_link_in_a_directory_that_we_moved_leads_as_far_as_before),
         FIXTURE_DIRECT_BOTH(looking_up_and_forgetting_takes_no_memory),
     };
 
