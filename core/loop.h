@@ -11,7 +11,6 @@
 
 #include "core/err.h"
 
-#include <stdbool.h>
 #include <stdint.h>
 
 struct loop;
@@ -47,7 +46,7 @@ void loop_free(struct loop *loop);
 
 /**
  * Runs a function in the loop's thread, after those posted before it.
- * Any thread. Cannot fail: the caller lends the memory by aborting on none.
+ * Any thread. Cannot fail: without memory the program aborts.
  *
  * @param loop the loop
  * @param fn   called once

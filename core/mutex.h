@@ -1,8 +1,9 @@
 /*
  * A mutex that clang's thread-safety analysis knows.
  *
- * Lock order: registry -> session -> exec -> store, provider. The last two are
- * leaves. No lock is held across a provider call, a callback or a FUSE
+ * Lock order: those of fs -> registry -> session -> exec -> a command's output.
+ * The locks of the store, of a provider, of a workspace, of workers and of the
+ * loop are leaves. No lock is held across a provider call, a callback or a FUSE
  * notification. A public function locks, calls its `_locked` twin, unlocks.
  */
 #ifndef SESSIONFS_MUTEX_H

@@ -3,8 +3,8 @@
  *
  * A provider is a const table of slots. A NULL slot means "cannot": core
  * answers -EOPNOTSUPP or composes it from others. Only core/provider.c calls
- * slots; it checks arguments, counts calls, and serialises them for
- * PROVIDER_SERIAL. Adding a provider: one file and one word in
+ * slots, and core/workspace_remote those for files: calls are counted, and
+ * serialised for PROVIDER_SERIAL. Adding a provider: one file and one word in
  * providers/CMakeLists.txt.
  *
  * Unless a slot says otherwise it may block, runs in a thread of its own, and
