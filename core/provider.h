@@ -334,7 +334,7 @@ struct provider_files {
 
 struct provider_ops {
     const char *name;
-    const char *summary; /* One line for people. */
+    const char *summary; /* One line for people: in --help. */
     unsigned flags;      /* enum provider_flags */
 
     /* Required. */

@@ -2,6 +2,7 @@
 #include "fs/options.h"
 
 #include "core/cleanup.h"
+#include "core/provider.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -51,7 +52,7 @@ static const struct option_row rows[] = {
          "where sessions are kept (default: /var/lib/sessionfs for root, else "
          "sessionfs in $XDG_STATE_HOME or ~/.local/state)"),
     TEXT("provider", "NAME", provider, "local",
-         "engine of new sessions (default: local)"),
+         "engine of new sessions, one of those below (default: local)"),
     FLAG("allow_other", allow_other, "let root in, too"),
     IGNORED("rw"),
     IGNORED("nosuid"),
@@ -128,23 +129,34 @@ static void print_folded(const char *text)
     (void)putchar('\n');
 }
 
-void options_help(void)
+/* Prints a row of the help: a head in a column of its own, and a text. */
+static void print_row(const char *head, const char *text)
 {
+    (void)printf("%-20s ", head);
+    print_folded(text);
+}
+
+void options_help(const struct provider_ops *const *providers)
+{
+    char head[64];
+
     (void)printf(
         "%s\nShows sandboxes as files; MOUNTPOINT/README tells how.\n\n"
         "%s\n",
         usage, flags_help);
     for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-        char head[64];
-
         if (rows[i].type == OPTION_IGNORED) {
             continue;
         }
         (void)snprintf(head, sizeof(head), "  -o %s%s%s", rows[i].name,
                        rows[i].value ? "=" : "",
                        rows[i].value ? rows[i].value : "");
-        (void)printf("%-20s ", head);
-        print_folded(rows[i].text);
+        print_row(head, rows[i].text);
+    }
+    (void)printf("\nProviders:\n");
+    for (; *providers; providers++) {
+        (void)snprintf(head, sizeof(head), "  %s", (*providers)->name);
+        print_row(head, (*providers)->summary);
     }
 }
 

@@ -7,6 +7,8 @@
 #include <limits.h>
 #include <stdbool.h>
 
+struct provider_ops;
+
 struct options {
     char mount_point[PATH_MAX]; /* Absolute, without links. */
     char state[PATH_MAX];       /* Absolute. */
@@ -31,7 +33,11 @@ struct options {
 MUST_USE int options_parse(int argc, char **argv, struct options *out,
                            struct err *err);
 
-/** Prints the help text to standard output. */
-void options_help(void);
+/**
+ * Prints the help text to standard output.
+ *
+ * @param providers the table, which ends with NULL
+ */
+void options_help(const struct provider_ops *const *providers);
 
 #endif
