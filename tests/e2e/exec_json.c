@@ -238,6 +238,20 @@ static const struct script refusals[] = {
 };
 
 static const struct script of_mem[] = {
+    {"a command that cannot be run",
+     "echo true > exec; echo 'errno ENOSPC' > $CONTROL/exec@$(basename "
+     "$S)\n" PYTHON(
+         "for more in ({}, {\"background\": True}):\n"
+         "    f = os.open(\"exec.json\", os.O_RDWR)\n"
+         "    os.write(f, json.dumps({\"command\": \"true\", **more})"
+         ".encode())\n"
+         "    for do in (lambda: os.read(f, 9), lambda: os.close(f),"
+         " lambda: open(\"exec.json\")):\n"
+         "        try: print(do())\n"
+         "        except OSError as e: print(errno.errorcode[e.errno],"
+         " end=\" \")\n") "cat execs/?/status; grep -c '\"status\":\"failed\"' "
+                          "execs/2/result.json",
+     "ENOSPC ENOSPC ENOSPC ENOSPC ENOSPC ENOSPC exited\nfailed\nfailed\n1\n"},
     {"an engine that gives commands no input",
      PYTHON("print(no(json.dumps({\"command\": \"true\", \"stdin\": \"\"})))\n")
          NUMBERS,
@@ -288,9 +302,9 @@ static const struct script writers[] = {
      "hi\n"},
 };
 
-/* Fifty documents; each is cut at every byte, and any cut is the same. */
+/* The first are cut at every byte, the others somewhere. */
 static const struct script cuts[] = {
-    {"random documents cut at each byte",
+    {"random documents in two pieces",
      PYTHON("random.seed(7)\n"
             "def word(): return \"\".join(random.choice(\"ab\\\\\\\" {}[],:/\\n"
             "\\t\\u00e9\\u20ac\\U0001f600\") for _ in range("
@@ -306,7 +320,6 @@ static const struct script cuts[] = {
             "    text = json.dumps(doc, ensure_ascii=random.random() < 0.5, "
             "indent=random.choice([None, 1]))\n"
             "    text = text.encode()\n"
-            "    # The handle of another process: its half never completes.\n"
             "    for at in range(1, len(text)) if i < 3 else "
             "[random.randrange(1, len(text))]:\n"
             "        os.write(f, text[:at])\n"

@@ -161,6 +161,7 @@ static NORETURN void shell_exec(const char *script, int out)
     (void)setenv("S", mnt.session, 1);
     (void)setenv("T", dir, 1);
     (void)setenv("STATE", mnt.state, 1);
+    (void)setenv("CONTROL", mnt.control, 1);
     (void)setenv("NAP", mnt_local() ? "sleep 0.7\n" : "sleep 700\n", 1);
     (void)setenv("HOME", mnt.dir, 1);
     (void)setenv("LC_ALL", "C.UTF-8", 1);

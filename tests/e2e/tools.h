@@ -130,11 +130,12 @@ void tools_poll(int64_t until, const char *what, const char *file, int line);
 
 /**
  * Runs a script with /bin/bash in the running test's session. $M is the
- * mount, $S the session's directory, $T an empty directory outside the mount.
- * $NAP is a line of a command that waits 0.7 s, $ERR one that says `err`. The
- * functions in_write FILE WORD, in_append FILE WORD, in_rm FILE and in_cat FILE
- * run a command that does so in the sandbox, whatever the provider's commands
- * are.
+ * mount, $S the session's directory, $T an empty directory outside the mount,
+ * $STATE the state directory, $CONTROL that of the mem provider's faults.
+ * $KILL9 is a command that ends by SIGKILL, $NAP a line of a command that waits
+ * 0.7 s, $ERR one that says `err`. The functions in_write FILE WORD, in_append
+ * FILE WORD, in_rm FILE and in_cat FILE run a command that does so in the
+ * sandbox, whatever the provider's commands are.
  *
  * @param script     borrowed
  * @param timeout_ms it is killed after that, which fails the test

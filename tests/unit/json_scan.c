@@ -156,6 +156,61 @@ static void too_deep_and_too_many_is_bad(void **state)
     assert_int_equal(js_scan_feed(&scan, "1,", 2, &used), JS_SCAN_BAD);
 }
 
+static void add_random(struct buf *text, unsigned depth)
+{
+    static const char *const scalars[] = {
+        "0",       "-1.5e7",       "true",
+        "null",    "\"\"",         "\"\\u00e9\\\"}\"",
+        "\"x y\"", "\"\303\251\"", "\"\\ud83d\\ude00\"",
+        "[]",      "{ }",
+    };
+    const char *scalar = scalars[(size_t)rand() % ARRAY_SIZE(scalars)];
+    int count = rand() % 4;
+    bool array = depth % 2;
+
+    if (depth && rand() % 3) {
+        assert_int_equal(buf_add(text, scalar, strlen(scalar)), 0);
+        return;
+    }
+    assert_int_equal(buf_add(text, array ? "[" : "{", 1), 0);
+    for (int i = 0; i < count; i++) {
+        assert_int_equal(buf_printf(text, i ? ",\n " : " "), 0);
+        if (!array) {
+            assert_int_equal(buf_printf(text, "\"k%d\" : ", i), 0);
+        }
+        add_random(text, depth + 1);
+    }
+    assert_int_equal(buf_add(text, array ? "]" : "}", 1), 0);
+}
+
+static void random_objects_may_be_cut_at_any_byte(void **state)
+{
+    (void)state;
+    srand(5);
+    for (unsigned i = 0; i < 200; i++) {
+        struct buf text = BUF_INIT(SIZE_MAX);
+
+        add_random(&text, 0);
+        for (size_t at = 0; at <= text.size; at++) {
+            struct js_scan scan = {.state = 0};
+            enum js_scan_result whole_now = JS_SCAN_DONE;
+            size_t used = 0;
+
+            if (at < text.size) {
+                whole_now = JS_SCAN_MORE;
+            }
+            assert_int_equal(js_scan_feed(&scan, text.data, at, &used),
+                             whole_now);
+            assert_int_equal(used, at);
+            assert_int_equal(
+                js_scan_feed(&scan, text.data + at, text.size - at, &used),
+                JS_SCAN_DONE);
+            assert_int_equal(used, text.size - at);
+        }
+        buf_done(&text);
+    }
+}
+
 /* Whatever is made of these bytes: an object that is done, the parser takes,
  * and what it calls bad, the parser refuses with any more bytes. */
 static void the_parser_agrees(void **state)
@@ -202,6 +257,7 @@ int main(void)
         cmocka_unit_test(an_object_ends_with_its_brace),
         cmocka_unit_test(what_cannot_be_mended_is_bad_at_its_first_wrong_byte),
         cmocka_unit_test(too_deep_and_too_many_is_bad),
+        cmocka_unit_test(random_objects_may_be_cut_at_any_byte),
         cmocka_unit_test(the_parser_agrees),
     };
 
