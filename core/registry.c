@@ -299,7 +299,9 @@ static int close_session(struct session *session, struct err *err)
                      "the session has a sandbox; write 'absent' to its "
                      "status first");
     } else if (!session_idle_locked(session)) {
-        rc = err_set(err, EBUSY, "something of the session runs");
+        rc = err_set(err, EBUSY,
+                     "the session is busy: a command, a file operation or a "
+                     "change of its status has not ended");
     } else {
         session->gone = true;
     }

@@ -78,7 +78,7 @@ static int load_locked(struct store *store, uint64_t number,
     if (rc > 0) {
         rc = read_state(stmt, out, err);
     } else if (rc == 0) {
-        rc = err_set(err, ENOENT, "no sandbox");
+        rc = err_set(err, ENOENT, "there is no sandbox");
     }
     (void)sqlite3_finalize(stmt);
     return rc;

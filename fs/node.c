@@ -47,7 +47,7 @@ int node_ctx_init(const struct node_mount *mount, const struct caller *caller,
     };
 
     if (node->session && session_gone(node->session)) {
-        return err_set(err, ENOENT, "the session has been removed");
+        return err_set(err, ENOENT, "the session was removed");
     }
     if (node->exec_n) {
         int rc = session_exec_find(node->session, node->exec_n, &ctx.exec, err);
