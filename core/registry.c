@@ -8,6 +8,7 @@
 #include "core/registry_priv.h"
 #include "core/session_priv.h"
 
+#include <stdio.h>
 #include <string.h>
 
 enum {
@@ -341,7 +342,7 @@ int registry_remove(struct registry *registry, const char *id, struct err *err)
 static void set_id(struct session *session, const char *id)
 {
     mutex_lock(&session->lock);
-    (void)strncpy(session->id, id, sizeof(session->id) - 1);
+    (void)snprintf(session->id, sizeof(session->id), "%s", id);
     mutex_unlock(&session->lock);
 }
 

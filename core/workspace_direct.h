@@ -76,6 +76,9 @@ struct direct *direct_tree(const struct direct_node *node);
 
 /* ---- Attributes: workspace_direct.c, workspace_direct_attr.c ---- */
 
+/** @param d the tree @param attr of a backing file @return its shown number */
+uint64_t direct_ino(const struct direct *d, const struct stat *attr);
+
 /**
  * Turns the attributes of a backing file into those that the mount shows.
  *

@@ -17,14 +17,19 @@ static uint32_t inside(const struct direct *d, uint32_t host)
     return host >= d->host_base && id < d->ids.count ? id : UINT32_MAX;
 }
 
-void direct_show(const struct direct *d, struct stat *attr)
+uint64_t direct_ino(const struct direct *d, const struct stat *attr)
 {
     uint64_t ino = attr->st_ino;
 
     if (attr->st_dev != d->root.key.dev) {
-        ino |= (uint64_t)attr->st_dev << 40;
+        ino |= (uint64_t)attr->st_dev << 40; /* Apart from the root's own. */
     }
-    attr->st_ino = ws_ino_shown(d->number, ino);
+    return ws_ino_shown(d->number, ino);
+}
+
+void direct_show(const struct direct *d, struct stat *attr)
+{
+    attr->st_ino = direct_ino(d, attr);
     attr->st_uid = ws_uid_shown(&d->ids, inside(d, attr->st_uid));
     attr->st_gid = ws_gid_shown(&d->ids, inside(d, attr->st_gid));
 }

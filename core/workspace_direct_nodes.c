@@ -167,15 +167,11 @@ static void place_locked(struct direct *d, struct direct_node *node,
 static struct direct_node *new_node(struct direct *d, const struct stat *attr)
 {
     struct direct_node *node = calloc(1, sizeof(*node));
-    uint64_t ino = attr->st_ino;
 
     if (!node) {
         return NULL;
     }
-    if (attr->st_dev != d->root.key.dev) {
-        ino |= (uint64_t)attr->st_dev << 40; /* Apart from the root's own. */
-    }
-    ws_node_init(&node->base, &d->base, ws_ino_shown(d->number, ino));
+    ws_node_init(&node->base, &d->base, direct_ino(d, attr));
     node->key = (struct direct_key){attr->st_dev, attr->st_ino};
     node->type = attr->st_mode & S_IFMT;
     node->serial = ++d->serials;
@@ -310,7 +306,7 @@ struct way {
     struct direct_node *from; /* Referenced, its fd got. */
     int from_fd;
     char **names; /* The last one first. */
-    size_t n;
+    size_t n, room;
 };
 
 static void free_way(struct way *way)
@@ -327,22 +323,23 @@ static void free_way(struct way *way)
 
 static int way_add(struct way *way, const char *name)
 {
-    char *copy = name && way->n < DEPTH_MOST ? strdup(name) : NULL;
-
-    if (copy && (way->n & (way->n + 1)) == 0) {
-        size_t room = (way->n + 1) * 2; /* Grows at each 2^k - 1 names. */
+    if (!name || way->n == DEPTH_MOST) {
+        return -ESTALE;
+    }
+    if (way->n == way->room) {
+        size_t room = way->room ? way->room * 2 : 8;
         char **wide = realloc(way->names, room * sizeof(*wide));
 
         if (!wide) {
-            free(copy);
             return -ENOMEM;
         }
         way->names = wide;
+        way->room = room;
     }
-    if (!copy) {
-        return name ? -ENOMEM : -ESTALE;
+    way->names[way->n] = strdup(name);
+    if (!way->names[way->n]) {
+        return -ENOMEM;
     }
-    way->names[way->n] = copy;
     way->n++;
     return 0;
 }

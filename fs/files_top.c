@@ -33,9 +33,6 @@ static int errors_show(const struct node_ctx *ctx, struct buf *out,
 static int sessions_find(const struct node_ctx *ctx, const char *name,
                          struct node *out, struct err *err)
 {
-    if (!session_id_valid(name)) {
-        return err_set(err, ENOENT, "not a session's id");
-    }
     return registry_find(ctx->mount->registry, name, &out->session, err);
 }
 
