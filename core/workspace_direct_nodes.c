@@ -4,7 +4,6 @@
 #include "core/cleanup.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <linux/openat2.h>
 #include <stdlib.h>
 #include <string.h>

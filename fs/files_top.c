@@ -2,8 +2,6 @@
 #include "core/buf.h"
 #include "fs/files.h"
 
-#include <errno.h>
-
 /* The place of sessions/ in top_rows. */
 enum {
     SESSIONS_ROW = 3
