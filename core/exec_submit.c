@@ -6,6 +6,7 @@
 #include "core/exec_request.h"
 #include "core/registry_priv.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -63,13 +64,15 @@ static int submit_locked(struct session *session, const struct store_exec *row,
         return err_wrap(err, rc, "cannot record the command");
     }
     rc = exec_new(session, &info, false, &exec, err);
-    if (rc == 0) {
-        exec->job.caller = *caller;
-        list_add(&session->execs, &exec->link);
-        rc = session_enqueue_locked(session, &exec->job, err);
-        *out = exec;
+    if (rc < 0) {
+        return rc;
     }
-    return rc;
+    exec->job.caller = *caller;
+    list_add(&session->execs, &exec->link);
+    rc = session_enqueue_locked(session, &exec->job, err);
+    assert(rc == 0); /* The session is not gone; nothing else is in its way. */
+    *out = exec;
+    return 0;
 }
 
 static int submit(struct session *session, const struct store_exec *row,

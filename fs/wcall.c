@@ -34,6 +34,12 @@ struct wopen *wopen_of(const struct fuse_file_info *fi)
     return (struct wopen *)(uintptr_t)fi->fh;
 }
 
+struct wopen *wopen_ref(struct wopen *handle)
+{
+    (void)atomic_fetch_add(&handle->refs, 1);
+    return handle;
+}
+
 void wopen_unref(struct wopen *handle)
 {
     if (handle && atomic_fetch_sub(&handle->refs, 1) == 1) {
@@ -131,8 +137,7 @@ void wcall_open(struct wcall *call, const struct fuse_file_info *fi)
 {
     if (fi) {
         call->fi = *fi;
-        call->open = wopen_of(fi);
-        (void)atomic_fetch_add(&call->open->refs, 1);
+        call->open = wopen_ref(wopen_of(fi));
     }
 }
 

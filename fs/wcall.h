@@ -131,6 +131,8 @@ void wcall_start(struct wcall *call);
 struct wopen *wopen_new(struct ws_file *file, struct ws_dir *dir);
 /** @param fi of an open file @return its handle, borrowed */
 struct wopen *wopen_of(const struct fuse_file_info *fi);
+/** @param handle one more reference @return handle */
+struct wopen *wopen_ref(struct wopen *handle);
 /** @param handle one reference less; NULL is fine */
 void wopen_unref(struct wopen *handle);
 /**

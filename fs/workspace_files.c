@@ -337,8 +337,7 @@ void workspace_copy(fuse_req_t req, struct inode *in, off_t in_off,
     if (!call) {
         return;
     }
-    call->open_out = wopen_of(out_fi);
-    (void)atomic_fetch_add(&call->open_out->refs, 1);
+    call->open_out = wopen_ref(wopen_of(out_fi));
     call->other = out;
     call->offset = in_off;
     call->offset_out = out_off;
