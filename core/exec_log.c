@@ -8,6 +8,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 
 /* A run of bytes of one stream begins. */
 struct record {
@@ -16,8 +17,16 @@ struct record {
 };
 
 enum {
-    WINDOW = 64
-}; /* Records read at once. */
+    WINDOW = 64 /* Records read at once. */
+};
+
+/* Output leaves this much room on its disk, or a part of a smaller one: with
+ * none at all no session could even be removed. */
+#define ROOM_KEPT ((uint64_t)16 << 20)
+
+enum {
+    ROOM_PART = 16
+};
 
 /* What there is: later bytes do not change it. */
 struct extent {
@@ -120,6 +129,19 @@ static int write_at(int fd, const void *data, size_t size, uint64_t offset,
     return 0;
 }
 
+static bool has_room(int fd, size_t size)
+{
+    struct statvfs disk;
+    uint64_t part;
+
+    if (fstatvfs(fd, &disk) < 0) {
+        return true; /* The write tells. */
+    }
+    part = (uint64_t)disk.f_blocks * disk.f_frsize / ROOM_PART;
+    return (uint64_t)disk.f_bavail * disk.f_frsize >=
+           size + (part < ROOM_KEPT ? part : ROOM_KEPT);
+}
+
 /* Announces a run where the stream changes. */
 static int announce(struct exec_log *log, enum command_stream stream,
                     struct extent *extent)
@@ -156,7 +178,7 @@ int exec_log_append(struct exec_log *log, enum command_stream stream,
     mutex_lock(&log->lock);
     extent = log->extent;
     mutex_unlock(&log->lock);
-    rc = announce(log, stream, &extent);
+    rc = has_room(log->log_fd, size) ? announce(log, stream, &extent) : -ENOSPC;
     if (rc == 0) {
         rc = write_at(log->log_fd, data, size, extent.size, &done);
         extent.size += done;

@@ -9,7 +9,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 enum {
@@ -208,6 +210,31 @@ static void a_full_disk_is_told_and_what_fitted_is_kept(void **state)
     exec_log_free(log);
 }
 
+/* Of a disk of 1 MiB: what a session's records need. */
+static void output_leaves_room_on_its_disk(void **state)
+{
+    static char data[64 * 1024];
+    struct exec_log *log = NULL;
+    struct err err = ERR_INIT;
+    struct statvfs disk;
+    int rc = 0;
+
+    if (mount("tmpfs", dir_of(state), "tmpfs", 0, "size=1m") < 0) {
+        skip(); /* Only root may. */
+    }
+    assert_int_equal(exec_log_new(dir_of(state), 1, &log, &err), 0);
+    assert_int_equal(exec_log_start(log, &err), 0);
+    for (int i = 0; i < 16 && rc == 0; i++) {
+        rc = exec_log_append(log, COMMAND_STDOUT, data, sizeof(data), &err);
+    }
+    assert_int_equal(rc, -ENOSPC);
+    assert_true(exec_log_size(log, EXEC_STDOUT) >= 12 * sizeof(data));
+    assert_int_equal(statvfs(dir_of(state), &disk), 0);
+    assert_true(disk.f_bavail * disk.f_frsize >= 64 * 1024);
+    exec_log_free(log);
+    assert_int_equal(umount(dir_of(state)), 0);
+}
+
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, make_dir, remove_dir)
@@ -216,6 +243,7 @@ int main(void)
         T(a_command_without_files_has_no_output),
         T(an_announcement_without_bytes_does_no_harm),
         T(a_full_disk_is_told_and_what_fitted_is_kept),
+        T(output_leaves_room_on_its_disk),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
