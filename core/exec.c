@@ -122,7 +122,7 @@ static int find_locked(struct session *session, uint64_t n, bool *made,
     }
     /* Nothing of it lives, but its end could not be recorded. */
     if (info.status == EXEC_QUEUED || info.status == EXEC_RUNNING) {
-        info.status = EXEC_LOST;
+        info.status = EXEC_FAILED;
         (void)err_set(&info.err, EIO, "its end could not be recorded");
     }
     rc = exec_new(session, &info, true, out, err);

@@ -75,6 +75,15 @@ static int submit_locked(struct session *session, const struct store_exec *row,
     return 0;
 }
 
+/* Notes whether a command was taken. */
+static int note(struct session *session, int rc)
+{
+    mutex_lock(&session->lock);
+    session->refused = -rc;
+    mutex_unlock(&session->lock);
+    return rc;
+}
+
 static int submit(struct session *session, const struct store_exec *row,
                   const struct caller *caller, struct exec **out,
                   struct err *err)
@@ -114,7 +123,7 @@ int exec_submit(struct session *session, const char *script, size_t size,
     const struct store_exec row = {
         .script = script, .size = size, .mode = SHAPE_AUTO};
 
-    return submit(session, &row, caller, out, err);
+    return note(session, submit(session, &row, caller, out, err));
 }
 
 /* What the session's engine cannot do is refused at once. */
@@ -139,7 +148,7 @@ int exec_submit_json(struct session *session, const char *json, size_t size,
                  : exec_request_parse(json, size, &request, err);
 
     if (rc < 0) {
-        return rc;
+        return note(session, rc);
     }
     rc = check_able(session, &request, err);
     if (rc == 0) {
@@ -155,5 +164,15 @@ int exec_submit_json(struct session *session, const char *json, size_t size,
         rc = submit(session, &row, caller, out, err);
     }
     exec_request_done(&request);
-    return rc;
+    return note(session, rc);
+}
+
+int session_exec_refused(struct session *session, struct err *err)
+{
+    int code;
+
+    mutex_lock(&session->lock);
+    code = session->refused;
+    mutex_unlock(&session->lock);
+    return code ? err_set(err, code, "the newest command was not taken") : 0;
 }

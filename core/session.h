@@ -206,6 +206,16 @@ uint64_t session_events_size(struct session *session);
 /* ---- Commands ---- */
 
 /**
+ * Whether the newest command was refused, which leaves no record: what
+ * session_exec_last() gives is then another one.
+ *
+ * @param session the session
+ * @param err     filled on failure
+ * @return 0, or the negative errno that refused it, until one is taken
+ */
+MUST_USE int session_exec_refused(struct session *session, struct err *err);
+
+/**
  * Takes the newest command.
  *
  * @param session a session

@@ -82,6 +82,7 @@ struct session {
     struct list execs GUARDED;   /* Of struct exec, while they live. */
     struct exec_kept kept GUARDED;
     bool retired GUARDED; /* Old commands were removed once. */
+    int refused GUARDED;  /* Why the newest command was not taken; 0: it was. */
 
     bool has_record GUARDED;
     struct store_state record GUARDED;

@@ -56,8 +56,11 @@ static int check_last(struct session *session, struct err *err)
 {
     struct err none = ERR_INIT;
     struct exec *exec = NULL;
-    int rc;
+    int rc = session_exec_refused(session, err);
 
+    if (rc < 0) {
+        return rc;
+    }
     if (session_exec_last(session, &exec, &none) < 0) {
         return 0;
     }

@@ -121,11 +121,14 @@ static void a_full_disk_refuses_commands_and_harms_none(void **state)
     rc = exec_submit(session, "o:y", 3, &me, &exec, &err);
     assert_true(rc < 0);
     assert_non_null(strstr(err.msg, "cannot record the command"));
+    err_clear(&err);
+    assert_int_equal(session_exec_refused(session, &err), rc);
     assert_true(registry_create(fixture->registry, "b", &me, NULL, &err) < 0);
     limit_files(0);
     fixture_exec(session, "o:z", &info);
     assert_int_equal(info.status, EXEC_EXITED);
     assert_int_equal(info.n, 2);
+    assert_int_equal(session_exec_refused(session, &err), 0);
     assert_int_equal(registry_count(fixture->registry), 1);
     session_unref(session);
 }
