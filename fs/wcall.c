@@ -404,6 +404,7 @@ static void wait_for_it(struct wcall *call)
 
 void wcall_start(struct wcall *call)
 {
+    struct session *session;
     bool done = false;
 
     if (call->rc < 0) { /* A string could not be copied. */
@@ -411,11 +412,15 @@ void wcall_start(struct wcall *call)
         call_unref(call);
         return;
     }
+    /* Once the request is answered the kernel may forget all that it names,
+     * while the session is yet to be left. */
+    session = session_ref(call->session);
     call->thread = pthread_self();
     call->done = &done;
-    session_files_enter(call->session, call->kind->need, &call->caller, entered,
+    session_files_enter(session, call->kind->need, &call->caller, entered,
                         call);
     if (!done) {
         wait_for_it(call);
     }
+    session_unref(session);
 }

@@ -386,6 +386,43 @@ static void events_are_json_lines_with_rising_numbers(void **state)
         "True\n");
 }
 
+/* Whose last file is forgotten while the call that names it still ends. */
+static void sessions_come_to_rest_while_their_files_are_used(void **state)
+{
+    (void)state;
+    expect_shell(
+        "python3 - <<'END'\n"
+        "import os, random, threading, time\n"
+        "top = os.environ['M'] + '/sessions/rest%d'\n"
+        "end = time.time() + 4\n"
+        "for i in range(6): os.mkdir(top % i)\n"
+        "def attempt(f, *args):\n"
+        "    try: return f(*args)\n"
+        "    except OSError as e: assert e.errno != 107 and e.errno != 103\n"
+        "def put(path, text):\n"
+        "    with open(path, 'w') as f: f.write(text)\n"
+        "def files(k):\n"
+        "    while time.time() < end:\n"
+        "        path = top % random.randrange(6) + '/workspace/f%d' % k\n"
+        "        attempt(put, path, 'x'); attempt(os.unlink, path)\n"
+        "def lives():\n"
+        "    while time.time() < end:\n"
+        "        at = top % random.randrange(6)\n"
+        "        attempt(put, at + '/exec', 'true')\n"
+        "        attempt(put, at + '/status', random.choice("
+        "['paused', 'running', 'absent']))\n"
+        "threads = [threading.Thread(target=files, args=(k,)) "
+        "for k in range(5)]\n"
+        "threads += [threading.Thread(target=lives) for k in range(4)]\n"
+        "for t in threads: t.start()\n"
+        "for t in threads: t.join()\n"
+        "for i in range(6):\n"
+        "    put(top % i + '/status', 'absent'); os.rmdir(top % i)\n"
+        "print('well')\n"
+        "END\n",
+        "well\n");
+}
+
 static const struct CMUnitTest tests[] = {
     e2e_test(a_session_is_made_listed_and_removed),
     e2e_test(a_new_session_with_an_old_id_is_another_one),
@@ -403,6 +440,7 @@ static const struct CMUnitTest tests[] = {
     e2e_test(copying_tools_copy_control_files_whole),
     e2e_test(df_has_real_figures),
     e2e_test(events_are_json_lines_with_rising_numbers),
+    e2e_test(sessions_come_to_rest_while_their_files_are_used),
 };
 
 E2E_MAIN(tests)
