@@ -200,6 +200,23 @@ static int parse_option(struct options *options, char *text, struct err *err)
     return err_set(err, EINVAL, "unknown option '%s'", text);
 }
 
+/* Cuts the first option off a list and takes the backslashes out of it: one
+ * makes the character behind it, a comma most of all, part of the option. */
+static char *next_option(char **left)
+{
+    char *text = *left;
+    char *from = text;
+    char *to = text;
+
+    while (*from && *from != ',') {
+        from += *from == '\\' && from[1];
+        *to++ = *from++;
+    }
+    *left = *from ? from + 1 : NULL;
+    *to = '\0';
+    return text;
+}
+
 /* NAME[=VALUE],… as mount(8) gives them. Cuts a copy: `ps` shows argv. */
 static int parse_list(struct options *options, const char *list,
                       struct err *err)
@@ -209,7 +226,7 @@ static int parse_list(struct options *options, const char *list,
     int rc = copy ? 0 : err_set(err, ENOMEM, "out of memory");
 
     while (left && rc == 0) {
-        char *text = strsep(&left, ",");
+        char *text = next_option(&left);
 
         if (*text) {
             rc = parse_option(options, text, err);
