@@ -60,25 +60,28 @@ static const struct option_row rows[] = {
     IGNORED("default_permissions"),
 };
 
-enum {
-    OPT_READY_FD = 256
+/* Options that stand alone. */
+struct flag_row {
+    int key; /* The letter, or of a row without one a number above them. */
+    const char *name;  /* Behind --, or NULL. */
+    const char *value; /* Its name in the help, or NULL. */
+    const char *text;
 };
 
-static const struct option long_options[] = {
-    {"help", no_argument, NULL, 'h'},
-    {"version", no_argument, NULL, 'V'},
-    {"ready-fd", required_argument, NULL, OPT_READY_FD},
-    {NULL, 0, NULL, 0},
+enum {
+    KEY_READY_FD = 256
+};
+
+static const struct flag_row flags[] = {
+    {'f', NULL, NULL, "stay in the foreground"},
+    {'d', NULL, NULL, "log each step to stderr; stay in the foreground"},
+    {KEY_READY_FD, "ready-fd", "N",
+     "write a byte to file descriptor N once mounted"},
+    {'h', "help", NULL, "print this text"},
+    {'V', "version", NULL, "print the version"},
 };
 
 static const char usage[] = "Usage: sessionfs [options] MOUNTPOINT";
-
-static const char flags_help[] =
-    "  -f                 stay in the foreground\n"
-    "  -d                 log each step to stderr; stay in the foreground\n"
-    "  --ready-fd N       write a byte to file descriptor N once mounted\n"
-    "  -h, --help         print this text\n"
-    "  -V, --version      print the version\n";
 
 static int parse_args(int argc, char **argv, struct options *out,
                       struct err *err);
@@ -136,22 +139,47 @@ static void print_row(const char *head, const char *text)
     print_folded(text);
 }
 
+static void print_flag(const struct flag_row *row)
+{
+    char head[64] = "  ";
+    size_t len = 2;
+
+    if (row->key < KEY_READY_FD) {
+        head[len++] = '-';
+        head[len++] = (char)row->key;
+    }
+    if (row->name) {
+        (void)snprintf(head + len, sizeof(head) - len, "%s--%s%s%s",
+                       len > 2 ? ", " : "", row->name, row->value ? " " : "",
+                       row->value ? row->value : "");
+    }
+    print_row(head, row->text);
+}
+
+static void print_option(const struct option_row *row)
+{
+    char head[64];
+
+    (void)snprintf(head, sizeof(head), "  -o %s%s%s", row->name,
+                   row->value ? "=" : "", row->value ? row->value : "");
+    print_row(head, row->text);
+}
+
 void options_help(const struct provider_ops *const *providers)
 {
     char head[64];
 
-    (void)printf(
-        "%s\nShows sandboxes as files; MOUNTPOINT/README tells how.\n\n"
-        "%s\n",
-        usage, flags_help);
+    (void)printf("%s\nShows sandboxes as files; MOUNTPOINT/README tells how."
+                 "\n\n",
+                 usage);
+    for (size_t i = 0; i < ARRAY_SIZE(flags); i++) {
+        print_flag(&flags[i]);
+    }
+    (void)putchar('\n');
     for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-        if (rows[i].type == OPTION_IGNORED) {
-            continue;
+        if (rows[i].type != OPTION_IGNORED) {
+            print_option(&rows[i]);
         }
-        (void)snprintf(head, sizeof(head), "  -o %s%s%s", rows[i].name,
-                       rows[i].value ? "=" : "",
-                       rows[i].value ? rows[i].value : "");
-        print_row(head, rows[i].text);
     }
     (void)printf("\nProviders:\n");
     for (; *providers; providers++) {
@@ -267,7 +295,7 @@ static int parse_flag(struct options *options, int flag, struct err *err)
         return 0;
     case 'o':
         return parse_list(options, optarg, err);
-    case OPT_READY_FD:
+    case KEY_READY_FD:
         return parse_fd(optarg, &options->ready_fd, err);
     case ':':
         return err_set(err, EINVAL, "an option lacks its value\n%s", usage);
@@ -276,18 +304,47 @@ static int parse_flag(struct options *options, int flag, struct err *err)
     }
 }
 
+/* What getopt_long() takes, made of the table. */
+struct spelling {
+    char letters[2 * ARRAY_SIZE(flags) + 4];
+    struct option names[ARRAY_SIZE(flags) + 1];
+};
+
+static void spell(struct spelling *out)
+{
+    size_t letters = 0;
+    size_t names = 0;
+
+    memset(out, 0, sizeof(*out));
+    out->letters[letters++] = ':';
+    for (size_t i = 0; i < ARRAY_SIZE(flags); i++) {
+        const struct flag_row *row = &flags[i];
+
+        if (row->key < KEY_READY_FD) {
+            out->letters[letters++] = (char)row->key;
+        }
+        if (row->name) {
+            out->names[names++] = (struct option){
+                row->name, row->value ? required_argument : no_argument, NULL,
+                row->key};
+        }
+    }
+    memcpy(out->letters + letters, "o:", 2);
+}
+
 static int parse_args(int argc, char **argv, struct options *options,
                       struct err *err)
 {
+    struct spelling spelling;
     int flag;
     int rc = 0;
 
+    spell(&spelling);
     opterr = 0;
-    flag = getopt_long(argc, argv, ":fdhVo:", long_options, NULL);
-    while (flag != -1 && rc == 0) {
-        rc = parse_flag(options, flag, err);
-        flag = getopt_long(argc, argv, ":fdhVo:", long_options, NULL);
-    }
+    do {
+        flag = getopt_long(argc, argv, spelling.letters, spelling.names, NULL);
+        rc = flag == -1 ? 0 : parse_flag(options, flag, err);
+    } while (flag != -1 && rc == 0);
     if (rc < 0 || options->help || options->version) {
         return rc;
     }
