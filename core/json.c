@@ -35,6 +35,11 @@ struct js *js_object(void)
     return wrap(json_object());
 }
 
+struct js *js_array(void)
+{
+    return wrap(json_array());
+}
+
 int js_parse(const char *text, size_t size, struct js **out, struct err *err)
 {
     json_error_t why;
@@ -99,6 +104,17 @@ void js_set_text(struct js *js, const char *key, const char *text)
 void js_set_bytes(struct js *js, const char *key, const char *text, size_t size)
 {
     set(js, key, json_stringn(text, size));
+}
+
+void js_add_bytes(struct js *js, const char *text, size_t size)
+{
+    json_t *value = json_stringn(text, size);
+
+    if (!js) {
+        json_decref(value);
+    } else if (json_array_append_new(js->value, value) < 0) {
+        js->failed = true;
+    }
 }
 
 void js_set_null(struct js *js, const char *key)

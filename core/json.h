@@ -18,6 +18,8 @@ struct js;
 
 /** @return an empty object, or NULL without memory, which all here take */
 struct js *js_object(void);
+/** @return an empty array, or NULL without memory, which all here take */
+struct js *js_array(void);
 
 /**
  * Parses one value; NUL escapes are allowed, duplicate keys are not.
@@ -41,6 +43,9 @@ void js_set_text(struct js *js, const char *key, const char *text);
  *  @param size bytes */
 void js_set_bytes(struct js *js, const char *key, const char *text,
                   size_t size);
+/** @param js an array @param text UTF-8, appended; NULs may be inside
+ *  @param size bytes */
+void js_add_bytes(struct js *js, const char *text, size_t size);
 /** @param js an object @param key of it; gets null */
 void js_set_null(struct js *js, const char *key);
 /** @param js an object @param key of it @param value a number */
