@@ -157,7 +157,8 @@ MUST_USE int exec_answer(struct exec *exec, enum shape_mode mode, bool begun,
                          struct buf *out, struct err *err);
 
 /**
- * Sends a signal to a running command's processes.
+ * Sends a signal to a running command's processes. A queued one is taken from
+ * the queue by a signal that asks for its end: HUP, INT, QUIT, TERM or KILL.
  *
  * @param exec   a command
  * @param signal 1 … 64

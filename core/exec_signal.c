@@ -3,6 +3,7 @@
 #include "core/json.h"
 
 #include <errno.h>
+#include <signal.h>
 
 static int call_signal(struct session *session, uint64_t n, int signal,
                        struct err *err)
@@ -26,16 +27,30 @@ static void tell_signal(struct exec *exec, int signal,
     session_event(exec->job.session, "exec.signal", exec->n, caller, detail);
 }
 
+/* What asks a process to end keeps a queued command from beginning. */
+static bool asks_for_end(int signal)
+{
+    return signal == SIGHUP || signal == SIGINT || signal == SIGQUIT ||
+           signal == SIGTERM || signal == SIGKILL;
+}
+
 int exec_signal(struct exec *exec, int signal, const struct caller *caller,
                 struct err *err)
 {
-    bool runs;
+    enum exec_status status;
+    bool ended;
     int rc;
 
     mutex_lock(&exec->lock);
-    runs = exec->info.status == EXEC_RUNNING && !exec->ended;
+    status = exec->info.status;
+    ended = exec->ended;
     mutex_unlock(&exec->lock);
-    if (!runs) {
+    if (!ended && status == EXEC_QUEUED && asks_for_end(signal)) {
+        tell_signal(exec, signal, caller);
+        exec_cancel(exec);
+        return 0;
+    }
+    if (ended || status != EXEC_RUNNING) {
         return err_set(err, ESRCH, "command %llu does not run",
                        (unsigned long long)exec->n);
     }
