@@ -11,10 +11,12 @@
 #include "fs/options.h"
 #include "fs/park.h"
 #include "fs/poll.h"
+#include "fs/run.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -249,6 +251,9 @@ int main(int argc, char **argv)
     struct options options;
     struct err err = ERR_INIT;
 
+    if (argc > 1 && strcmp(argv[1], "run") == 0) {
+        return run_main(argc - 1, argv + 1);
+    }
     if (options_parse(argc, argv, &options, &err) < 0) {
         (void)fprintf(stderr, "sessionfs: %s\n", err.msg);
         return 2;

@@ -169,7 +169,9 @@ void options_help(const struct provider_ops *const *providers)
 {
     char head[64];
 
-    (void)printf("%s\nShows sandboxes as files; MOUNTPOINT/README tells how."
+    (void)printf("%s\n"
+                 "       sessionfs run SESSION COMMAND...   (see run --help)\n"
+                 "Shows sandboxes as files; MOUNTPOINT/README tells how."
                  "\n\n",
                  usage);
     for (size_t i = 0; i < ARRAY_SIZE(flags); i++) {

@@ -25,10 +25,19 @@ found=$(git ls-files -z '*.[1-9]' | xargs -0 mandoc -T lint 2>&1 |
     failed=1
 }
 
-same --help "$("$build/bin/sessionfs" --help |
-    sed -nE '/^  -/{s/^  (.{18}).*/\1/;s/ *$//;p}' | sort)" \
-    "$(sed -nE 's/^\.It (Fl .*)/\1/p' fs/sessionfs.1 |
-        sed -E 's/Fl /-/g; s/ Ns = Ns Ar /=/; s/ (Cm|Ar)//; s/ ,/,/' | sort)"
+# same_options PAGE ARGUMENT...: the options of a page, and of --help.
+same_options()
+{
+    page=$1
+    shift
+    same "$* --help" "$("$build/bin/sessionfs" "$@" --help |
+        sed -nE '/^  -/{s/^  (.{18}).*/\1/;s/ *$//;p}' | sort)" \
+        "$(sed -nE 's/^\.It (Fl .*)/\1/p' "$page" |
+            sed -E 's/Fl /-/g; s/ Ns = Ns Ar /=/; s/ (Cm|Ar)//; s/ ,/,/' | sort)"
+}
+
+same_options fs/sessionfs.1
+same_options fs/sessionfs-run.1 run
 same files "$("$build/bin/lint_files" | sort)" \
     "$(sed -n '/^\.Sh FILES/,/^\.S[hs] /s/^\.It Pa //p' fs/sessionfs.5 | sort)"
 exit $failed
