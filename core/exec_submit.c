@@ -75,12 +75,17 @@ static int submit_locked(struct session *session, const struct store_exec *row,
     return 0;
 }
 
+void session_exec_refuse(struct session *session, int code)
+{
+    mutex_lock(&session->lock);
+    session->refused = code;
+    mutex_unlock(&session->lock);
+}
+
 /* Notes whether a command was taken. */
 static int note(struct session *session, int rc)
 {
-    mutex_lock(&session->lock);
-    session->refused = -rc;
-    mutex_unlock(&session->lock);
+    session_exec_refuse(session, -rc);
     return rc;
 }
 

@@ -216,6 +216,14 @@ uint64_t session_events_size(struct session *session);
 MUST_USE int session_exec_refused(struct session *session, struct err *err);
 
 /**
+ * Notes that a command was refused before it came to exec_submit().
+ *
+ * @param session the session
+ * @param code    a positive errno
+ */
+void session_exec_refuse(struct session *session, int code);
+
+/**
  * Takes the newest command.
  *
  * @param session a session

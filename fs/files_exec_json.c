@@ -106,6 +106,7 @@ static int json_flush(struct file *file, const struct file_call *call,
     }
     if (rest) {
         file_pending_done(&out->pending);
+        session_exec_refuse(file->node.session, EINVAL);
         return err_set(err, EINVAL, "the JSON is incomplete");
     }
     return 0;

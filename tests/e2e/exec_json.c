@@ -217,6 +217,11 @@ static const struct script refusals[] = {
             "    print(no(text))\n"
             "print(no(\" \\n\"), no(\"\"))\n") NUMBERS,
      "EINVAL\nEINVAL\nEINVAL\ntaken taken\n"},
+    {"no other command's answer is read after it",
+     "echo true > exec; printf '{\"command\":' > exec.json; "
+     "cat exec.json exec 2>&1 | grep -c 'Invalid argument'; "
+     "echo 'echo well' > exec; cat exec",
+     "2\nwell\n"},
     {"a writer that was killed leaves nothing",
      PYTHON("if os.fork() == 0:\n"
             "    f = os.open(\"exec.json\", os.O_WRONLY)\n"
