@@ -1,4 +1,5 @@
 /* sessionfs: arguments, start, the mount's life, the end. */
+#include "core/cleanup.h"
 #include "core/clock.h"
 #include "core/log.h"
 #include "core/loop.h"
@@ -50,34 +51,30 @@ static void raise_fd_limit(void)
 
 /* ---- FUSE's side ---- */
 
-static int add_arg(struct fuse_args *args, const char *arg, struct err *err)
+/* The options for the kernel, as one list. */
+static bool make_list(const struct options *options, char **list)
 {
-    return fuse_opt_add_arg(args, arg) == 0
-               ? 0
-               : err_set(err, ENOMEM, "out of memory");
+    char name[sizeof("fsname=") + sizeof(options->source)];
+
+    (void)snprintf(name, sizeof(name), "fsname=%s", options->source);
+    return fuse_opt_add_opt(list, "default_permissions,nosuid,nodev,"
+                                  "subtype=sessionfs") == 0 &&
+           fuse_opt_add_opt_escaped(list, name) == 0 &&
+           (!options->read_only || fuse_opt_add_opt(list, "ro") == 0) &&
+           (!options->no_exec || fuse_opt_add_opt(list, "noexec") == 0) &&
+           (!options->allow_other ||
+            fuse_opt_add_opt(list, "allow_other") == 0);
 }
 
 static int make_args(const struct options *options, struct fuse_args *args,
                      struct err *err)
 {
-    static const char always[] =
-        "default_permissions,nosuid,nodev,fsname=sessionfs,subtype=sessionfs";
-    const char *more = options->allow_other ? "allow_other" : NULL;
-    int rc = add_arg(args, "sessionfs", err);
+    AUTO_FREE char *list = NULL;
+    bool done =
+        make_list(options, &list) && fuse_opt_add_arg(args, "sessionfs") == 0 &&
+        fuse_opt_add_arg(args, "-o") == 0 && fuse_opt_add_arg(args, list) == 0;
 
-    if (rc == 0) {
-        rc = add_arg(args, "-o", err);
-    }
-    if (rc == 0) {
-        rc = add_arg(args, always, err);
-    }
-    if (rc == 0 && more) {
-        rc = add_arg(args, "-o", err);
-    }
-    if (rc == 0 && more) {
-        rc = add_arg(args, more, err);
-    }
-    return rc;
+    return done ? 0 : err_set(err, ENOMEM, "out of memory");
 }
 
 static int new_fuse(struct fs *fs, const struct options *options,

@@ -10,13 +10,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 enum option_type {
-    OPTION_TEXT,    /* NAME=VALUE into a char array. */
-    OPTION_FLAG,    /* NAME into a bool. */
-    OPTION_IGNORED, /* NAME: always so, or said by mount(8). */
+    OPTION_TEXT,  /* NAME=VALUE into a char array. */
+    OPTION_FLAG,  /* NAME into a bool. */
+    OPTION_COUNT, /* NAME counted in an unsigned. */
 };
 
 struct option_row {
@@ -26,7 +24,7 @@ struct option_row {
     size_t offset; /* In struct options. */
     size_t size;   /* Of the char array. */
     const char *fallback;
-    const char *text;
+    const char *text; /* NULL: not in the help. */
 };
 
 #define TEXT(name_, value_, member, fallback_, text_)                          \
@@ -41,9 +39,10 @@ struct option_row {
         .name = (name_), .type = OPTION_FLAG,                                  \
         .offset = offsetof(struct options, member), .text = (text_)            \
     }
-#define IGNORED(name_)                                                         \
+#define COUNT(name_, member)                                                   \
     {                                                                          \
-        .name = (name_), .type = OPTION_IGNORED                                \
+        .name = (name_), .type = OPTION_COUNT,                                 \
+        .offset = offsetof(struct options, member)                             \
     }
 
 /* The -o options. */
@@ -54,10 +53,45 @@ static const struct option_row rows[] = {
     TEXT("provider", "NAME", provider, "local",
          "engine of new sessions, one of those below (default: local)"),
     FLAG("allow_other", allow_other, "let root into the mount of another user"),
-    IGNORED("rw"),
-    IGNORED("nosuid"),
-    IGNORED("nodev"),
-    IGNORED("default_permissions"),
+    FLAG("ro", read_only, "mount read-only: nothing can be changed or run"),
+    FLAG("noexec", no_exec, "the host runs no programs that lie in the mount"),
+    COUNT("suid", suid),
+    COUNT("dev", dev),
+};
+
+/* What is always so, and what mount(8) says to itself or to others. */
+static const char *const ignored[] = {
+    "_netdev",
+    "async",
+    "atime",
+    "auto",
+    "default_permissions",
+    "defaults",
+    "diratime",
+    "exec",
+    "group",
+    "lazytime",
+    "loud",
+    "noatime",
+    "noauto",
+    "nodev",
+    "nodiratime",
+    "nofail",
+    "nogroup",
+    "nolazytime",
+    "noowner",
+    "norelatime",
+    "nostrictatime",
+    "nosuid",
+    "nouser",
+    "nousers",
+    "owner",
+    "relatime",
+    "rw",
+    "silent",
+    "strictatime",
+    "user",
+    "users",
 };
 
 /* Options that stand alone. */
@@ -81,11 +115,10 @@ static const struct flag_row flags[] = {
     {'V', "version", NULL, "print the version"},
 };
 
-static const char usage[] = "Usage: sessionfs [options] MOUNTPOINT";
+static const char usage[] = "Usage: sessionfs [options] [SOURCE] MOUNTPOINT";
 
 static int parse_args(int argc, char **argv, struct options *out,
                       struct err *err);
-static int check(struct options *options, struct err *err);
 
 int options_parse(int argc, char **argv, struct options *out, struct err *err)
 {
@@ -100,7 +133,7 @@ int options_parse(int argc, char **argv, struct options *out, struct err *err)
     }
     rc = parse_args(argc, argv, &options, err);
     if (rc == 0 && !options.help && !options.version) {
-        rc = check(&options, err);
+        rc = options_check(&options, err);
     }
     if (rc == 0) {
         *out = options;
@@ -179,7 +212,7 @@ void options_help(const struct provider_ops *const *providers)
     }
     (void)putchar('\n');
     for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-        if (rows[i].type != OPTION_IGNORED) {
+        if (rows[i].text) {
             print_option(&rows[i]);
         }
     }
@@ -190,21 +223,9 @@ void options_help(const struct provider_ops *const *providers)
     }
 }
 
-static int set_option(struct options *options, const struct option_row *row,
-                      const char *value, struct err *err)
+static int set_text(char *at, const struct option_row *row, const char *value,
+                    struct err *err)
 {
-    char *at = (char *)options + row->offset;
-    bool flag = true;
-
-    if (row->type != OPTION_TEXT && value) {
-        return err_set(err, EINVAL, "option '%s' takes no value", row->name);
-    }
-    if (row->type == OPTION_FLAG) {
-        memcpy(at, &flag, sizeof(flag));
-    }
-    if (row->type != OPTION_TEXT) {
-        return 0;
-    }
     if (!value || !*value) {
         return err_set(err, EINVAL, "option '%s' needs a value", row->name);
     }
@@ -213,6 +234,41 @@ static int set_option(struct options *options, const struct option_row *row,
     }
     memcpy(at, value, strlen(value) + 1);
     return 0;
+}
+
+static int set_option(struct options *options, const struct option_row *row,
+                      const char *value, struct err *err)
+{
+    char *at = (char *)options + row->offset;
+
+    if (row->type != OPTION_TEXT && value) {
+        return err_set(err, EINVAL, "option '%s' takes no value", row->name);
+    }
+    switch (row->type) {
+    case OPTION_TEXT:
+        return set_text(at, row, value, err);
+    case OPTION_FLAG:
+        *(bool *)(void *)at = true;
+        break;
+    case OPTION_COUNT:
+        ++*(unsigned *)(void *)at;
+        break;
+    }
+    return 0;
+}
+
+/* Comments for others, as x-systemd.automount, included. */
+static bool is_ignored(const char *name)
+{
+    if (strncmp(name, "x-", 2) == 0 || strncmp(name, "X-", 2) == 0) {
+        return true;
+    }
+    for (size_t i = 0; i < ARRAY_SIZE(ignored); i++) {
+        if (strcmp(ignored[i], name) == 0) {
+            return true;
+        }
+    }
+    return false;
 }
 
 static int parse_option(struct options *options, char *text, struct err *err)
@@ -226,6 +282,9 @@ static int parse_option(struct options *options, char *text, struct err *err)
         if (strcmp(rows[i].name, text) == 0) {
             return set_option(options, &rows[i], value, err);
         }
+    }
+    if (is_ignored(text)) {
+        return 0;
     }
     return err_set(err, EINVAL, "unknown option '%s'", text);
 }
@@ -334,6 +393,34 @@ static void spell(struct spelling *out)
     memcpy(out->letters + letters, "o:", 2);
 }
 
+/* MOUNTPOINT, or SOURCE MOUNTPOINT as mount(8) has it. */
+static int parse_places(char **words, int count, struct options *options,
+                        struct err *err)
+{
+    /* For mount(8), mount.fuse3 adds both where nobody said no. */
+    unsigned most = count == 2;
+
+    if (count != 1 && count != 2) {
+        return err_set(err, EINVAL, "give one mount point\n%s", usage);
+    }
+    if (options->suid > most || options->dev > most) {
+        return err_set(err, EINVAL,
+                       "option '%s' is refused: nosuid and nodev always hold",
+                       options->suid > most ? "suid" : "dev");
+    }
+    if (strlen(words[count - 1]) >= sizeof(options->mount_point)) {
+        return err_set(err, ENAMETOOLONG, "the mount point is too long");
+    }
+    memcpy(options->mount_point, words[count - 1],
+           strlen(words[count - 1]) + 1);
+    if (count == 2 && strlen(words[0]) >= sizeof(options->source)) {
+        return err_set(err, ENAMETOOLONG, "the source is too long");
+    }
+    (void)snprintf(options->source, sizeof(options->source), "%s",
+                   count == 2 ? words[0] : "sessionfs");
+    return 0;
+}
+
 static int parse_args(int argc, char **argv, struct options *options,
                       struct err *err)
 {
@@ -350,127 +437,5 @@ static int parse_args(int argc, char **argv, struct options *options,
     if (rc < 0 || options->help || options->version) {
         return rc;
     }
-    if (optind != argc - 1) {
-        return err_set(err, EINVAL, "give one mount point\n%s", usage);
-    }
-    if (strlen(argv[optind]) >= sizeof(options->mount_point)) {
-        return err_set(err, ENAMETOOLONG, "the mount point is too long");
-    }
-    memcpy(options->mount_point, argv[optind], strlen(argv[optind]) + 1);
-    return 0;
-}
-
-static int default_state(char out[PATH_MAX], struct err *err)
-{
-    const char *xdg = getenv("XDG_STATE_HOME");
-    const char *home = getenv("HOME");
-    int n;
-
-    if (geteuid() == 0) {
-        n = snprintf(out, PATH_MAX, "/var/lib/sessionfs");
-    } else if (xdg && *xdg == '/') {
-        n = snprintf(out, PATH_MAX, "%s/sessionfs", xdg);
-    } else if (home && *home == '/') {
-        n = snprintf(out, PATH_MAX, "%s/.local/state/sessionfs", home);
-    } else {
-        return err_set(err, EINVAL,
-                       "neither XDG_STATE_HOME nor HOME is set; "
-                       "give -o state=DIR");
-    }
-    return n < PATH_MAX ? 0 : err_set(err, ENAMETOOLONG, "state directory");
-}
-
-/* Appends a name to a directory's path. */
-static int append(char dir[PATH_MAX], const char *name, struct err *err)
-{
-    size_t len = strlen(dir);
-
-    if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0) {
-        return err_set(err, ENOENT, "'%s/%s' does not exist", dir, name);
-    }
-    if (len + 1 + strlen(name) >= PATH_MAX) {
-        return err_set(err, ENAMETOOLONG, "the path is too long");
-    }
-    (void)snprintf(dir + len, PATH_MAX - len, "%s%s", dir[1] ? "/" : "", name);
-    return 0;
-}
-
-/* The real path of what may not be there yet, or is the dead mount of an
- * earlier daemon: of its parent then, and the name. */
-static int resolve(const char *path, char out[PATH_MAX], struct err *err)
-{
-    AUTO_FREE char *copy = strdup(path);
-    const char *parent = ".";
-    const char *name = copy;
-    char *slash;
-    int rc;
-
-    if (realpath(path, out)) {
-        return 0;
-    }
-    if ((errno != ENOENT && errno != ENOTCONN) || !copy || !*copy) {
-        return err_errno(err, "'%s'", path);
-    }
-    slash = strrchr(copy, '/');
-    while (slash && slash > copy && !slash[1]) {
-        *slash = '\0';
-        slash = strrchr(copy, '/');
-    }
-    if (slash) {
-        name = slash + 1;
-        *slash = '\0';
-        parent = slash > copy ? copy : "/";
-    }
-    rc = resolve(parent, out, err);
-    return rc < 0 ? rc : append(out, name, err);
-}
-
-static bool lies_in(const char *path, const char *dir)
-{
-    size_t len = strlen(dir);
-
-    return strncmp(path, dir, len) == 0 &&
-           (path[len] == '/' || path[len] == '\0' || dir[len - 1] == '/');
-}
-
-static int check_mount_point(const char *path, struct err *err)
-{
-    struct stat st;
-
-    if (stat(path, &st) < 0) {
-        return errno == ENOTCONN ? 0 : err_errno(err, "'%s'", path);
-    }
-    if (!S_ISDIR(st.st_mode)) {
-        return err_set(err, ENOTDIR, "'%s' is not a directory", path);
-    }
-    return 0;
-}
-
-static int check(struct options *options, struct err *err)
-{
-    char path[PATH_MAX];
-    int rc = resolve(options->mount_point, path, err);
-
-    if (rc == 0) {
-        rc = check_mount_point(path, err);
-    }
-    if (rc < 0) {
-        return err_wrap(err, rc, "mount point");
-    }
-    memcpy(options->mount_point, path, sizeof(path));
-    if (!options->state[0]) {
-        rc = default_state(options->state, err);
-    }
-    if (rc == 0) {
-        rc = resolve(options->state, path, err);
-    }
-    if (rc < 0) {
-        return err_wrap(err, rc, "state directory");
-    }
-    memcpy(options->state, path, sizeof(path));
-    if (lies_in(options->state, options->mount_point)) {
-        return err_set(err, EINVAL,
-                       "the state directory lies in the mount point");
-    }
-    return 0;
+    return parse_places(argv + optind, argc - optind, options, err);
 }

@@ -11,9 +11,14 @@ struct provider_ops;
 
 struct options {
     char mount_point[PATH_MAX]; /* Absolute, without links. */
+    char source[256];           /* What the mount table shows. */
     char state[PATH_MAX];       /* Absolute. */
     char provider[64];
+    unsigned suid; /* How often these were asked for. */
+    unsigned dev;
     bool allow_other;
+    bool read_only;
+    bool no_exec;
     bool foreground; /* -f */
     bool debug;      /* -d; implies foreground. */
     bool help;       /* -h: nothing else is checked then, */
@@ -32,6 +37,16 @@ struct options {
  */
 MUST_USE int options_parse(int argc, char **argv, struct options *out,
                            struct err *err);
+
+/**
+ * Checks the directories that were named, and fills in defaults; a part of
+ * options_parse().
+ *
+ * @param options as parsed; paths are made absolute
+ * @param err     filled on failure
+ * @return 0 or a negative errno
+ */
+MUST_USE int options_check(struct options *options, struct err *err);
 
 /**
  * Prints the help text to standard output.

@@ -1,0 +1,125 @@
+/* The directories that options name. See options.h. */
+#include "core/cleanup.h"
+#include "fs/options.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static int default_state(char out[PATH_MAX], struct err *err)
+{
+    const char *xdg = getenv("XDG_STATE_HOME");
+    const char *home = getenv("HOME");
+    int n;
+
+    if (geteuid() == 0) {
+        n = snprintf(out, PATH_MAX, "/var/lib/sessionfs");
+    } else if (xdg && *xdg == '/') {
+        n = snprintf(out, PATH_MAX, "%s/sessionfs", xdg);
+    } else if (home && *home == '/') {
+        n = snprintf(out, PATH_MAX, "%s/.local/state/sessionfs", home);
+    } else {
+        return err_set(err, EINVAL,
+                       "neither XDG_STATE_HOME nor HOME is set; "
+                       "give -o state=DIR");
+    }
+    return n < PATH_MAX ? 0 : err_set(err, ENAMETOOLONG, "state directory");
+}
+
+/* Appends a name to a directory's path. */
+static int append(char dir[PATH_MAX], const char *name, struct err *err)
+{
+    size_t len = strlen(dir);
+
+    if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0) {
+        return err_set(err, ENOENT, "'%s/%s' does not exist", dir, name);
+    }
+    if (len + 1 + strlen(name) >= PATH_MAX) {
+        return err_set(err, ENAMETOOLONG, "the path is too long");
+    }
+    (void)snprintf(dir + len, PATH_MAX - len, "%s%s", dir[1] ? "/" : "", name);
+    return 0;
+}
+
+/* The real path of what may not be there yet, or is the dead mount of an
+ * earlier daemon: of its parent then, and the name. */
+static int resolve(const char *path, char out[PATH_MAX], struct err *err)
+{
+    AUTO_FREE char *copy = strdup(path);
+    const char *parent = ".";
+    const char *name = copy;
+    char *slash;
+    int rc;
+
+    if (realpath(path, out)) {
+        return 0;
+    }
+    if ((errno != ENOENT && errno != ENOTCONN) || !copy || !*copy) {
+        return err_errno(err, "'%s'", path);
+    }
+    slash = strrchr(copy, '/');
+    while (slash && slash > copy && !slash[1]) {
+        *slash = '\0';
+        slash = strrchr(copy, '/');
+    }
+    if (slash) {
+        name = slash + 1;
+        *slash = '\0';
+        parent = slash > copy ? copy : "/";
+    }
+    rc = resolve(parent, out, err);
+    return rc < 0 ? rc : append(out, name, err);
+}
+
+static bool lies_in(const char *path, const char *dir)
+{
+    size_t len = strlen(dir);
+
+    return strncmp(path, dir, len) == 0 &&
+           (path[len] == '/' || path[len] == '\0' || dir[len - 1] == '/');
+}
+
+static int check_mount_point(const char *path, struct err *err)
+{
+    struct stat st;
+
+    if (stat(path, &st) < 0) {
+        return errno == ENOTCONN ? 0 : err_errno(err, "'%s'", path);
+    }
+    if (!S_ISDIR(st.st_mode)) {
+        return err_set(err, ENOTDIR, "'%s' is not a directory", path);
+    }
+    return 0;
+}
+
+int options_check(struct options *options, struct err *err)
+{
+    char path[PATH_MAX];
+    int rc = resolve(options->mount_point, path, err);
+
+    if (rc == 0) {
+        rc = check_mount_point(path, err);
+    }
+    if (rc < 0) {
+        return err_wrap(err, rc, "mount point");
+    }
+    memcpy(options->mount_point, path, sizeof(path));
+    if (!options->state[0]) {
+        rc = default_state(options->state, err);
+    }
+    if (rc == 0) {
+        rc = resolve(options->state, path, err);
+    }
+    if (rc < 0) {
+        return err_wrap(err, rc, "state directory");
+    }
+    memcpy(options->state, path, sizeof(path));
+    if (lies_in(options->state, options->mount_point)) {
+        return err_set(err, EINVAL,
+                       "the state directory lies in the mount point");
+    }
+    return 0;
+}

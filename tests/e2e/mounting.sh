@@ -1,0 +1,139 @@
+#!/bin/sh
+# Mounts with mount(8), by hand and by fstab, and unmounts in every way; all in
+# a mount namespace of its own, where mount finds the program in its path.
+# usage: mounting.sh PROGRAM
+set -u
+
+if [ "$(id -u)" -ne 0 ] || [ ! -c /dev/fuse ]; then
+    echo "mounting: needs root and /dev/fuse"
+    [ "${CI:-}" = true ] && exit 1
+    exit 77
+fi
+if [ $# -eq 1 ]; then
+    dir=$(mktemp -d /tmp/mounting.XXXXXX) || exit 1
+    unshare -m "$0" "$1" "$dir"
+    rc=$?
+    rm -rf --one-file-system "$dir"
+    exit "$rc"
+fi
+
+program=$1
+dir=$2
+mnt=$dir/mnt
+table=$dir/fstab
+state=state=$dir/state
+failed=0
+mkdir "$mnt"
+mount -t tmpfs none /usr/local/bin || exit 1
+ln -s "$program" /usr/local/bin/sessionfs || exit 1
+trap 'umount -l "$mnt" 2>/dev/null; wait_end' EXIT
+trap 'exit 1' HUP INT TERM
+
+fail()
+{
+    echo "mounting: $test: $1"
+    failed=1
+}
+
+# Whoever unmounts goes on before the daemon has ended.
+wait_end()
+{
+    timeout 30 flock "$dir/state/lock" true || fail 'the daemon does not end'
+}
+
+is_mounted()
+{
+    [ "$(findmnt -n -o FSTYPE,SOURCE -M "$mnt" | tr -s ' ')" = \
+        "fuse.sessionfs $1" ]
+}
+
+# Works as a mount from SOURCE, with options that match each further argument.
+works()
+{
+    source=$1
+    shift
+    is_mounted "$source" || fail "not mounted from '$source'"
+    for option in nosuid nodev "$@"; do
+        findmnt -n -o OPTIONS -M "$mnt" | tr , '\n' | grep -qx "$option" ||
+            fail "not mounted with $option"
+    done
+    [ -d "$mnt/sessions/demo" ] || mkdir "$mnt/sessions/demo"
+    echo 'echo "$((6 * 7))"' >"$mnt/sessions/demo/exec"
+    [ "$(cat "$mnt/sessions/demo/exec")" = 42 ] || fail 'commands do not run'
+}
+
+# unmount COMMAND...
+unmount()
+{
+    "$@" "$mnt" || fail "$1 failed"
+    ! findmnt -n -M "$mnt" >/dev/null || fail "$1 did not unmount"
+    wait_end
+}
+
+# Refused with words that match PATTERN, and nothing is mounted.
+refused()
+{
+    pattern=$1
+    shift
+    if words=$("$@" 2>&1); then
+        fail "$*: not refused"
+    fi
+    echo "$words" | grep -q "$pattern" || fail "$*: says '$words'"
+    ! findmnt -n -M "$mnt" >/dev/null || fail "$*: mounted"
+}
+
+test='by hand'
+mount -t fuse.sessionfs none "$mnt" -o "$state,provider=local" ||
+    fail 'mount failed'
+works none rw
+mkdir "$dir/other"
+words=$(mount -t fuse.sessionfs none "$dir/other" -o "$state" 2>&1) &&
+    fail 'two mounts on one state'
+echo "$words" | grep -q 'is in use by process' || fail "says '$words'"
+unmount umount
+
+test='by hand, suid and dev'
+mount -t fuse.sessionfs sessionfs "$mnt" -o "$state,suid,dev"
+works sessionfs rw
+unmount fusermount3 -u
+
+test='fstab'
+echo "none $mnt fuse.sessionfs $state,provider=local,_netdev,nofail,\
+x-systemd.automount 0 0" >"$table"
+mount -T "$table" -a || fail 'mount -a failed'
+works none rw
+mount -T "$table" -a || fail 'the second mount -a failed'
+[ "$(findmnt -n -M "$mnt" | wc -l)" -eq 1 ] || fail 'mounted twice'
+unmount umount
+
+test='fstab, noauto'
+echo "sessionfs $mnt fuse.sessionfs noauto,user,$state 0 0" >"$table"
+mount -T "$table" -a || fail 'mount -a failed'
+! findmnt -n -M "$mnt" >/dev/null || fail 'mount -a mounted it'
+mount -T "$table" "$mnt" || fail 'mount failed'
+works sessionfs noexec
+unmount umount
+
+test='read-only'
+mount -t fuse.sessionfs none "$mnt" -o "ro,$state" || fail 'mount failed'
+is_mounted none || fail 'not mounted'
+[ "$(cat "$mnt/sessions/demo/execs/last/output")" = 42 ] ||
+    fail 'files cannot be read'
+for file in exec status exec.json workspace/new; do
+    refusal=$( (echo absent >"$mnt/sessions/demo/$file") 2>&1)
+    [ "${refusal%Read-only file system}" != "$refusal" ] ||
+        fail "$file: '$refusal'"
+done
+! mkdir "$mnt/sessions/new" 2>/dev/null || fail 'mkdir made a session'
+unmount umount
+
+test='refused'
+refused "option 'suid' is refused" "$program" -o "$state,suid" "$mnt"
+refused "option 'dev' is refused" "$program" -o "dev,$state" "$mnt"
+refused "option 'suid' is refused" \
+    mount.fuse3 none "$mnt" -t fuse.sessionfs -o "suid,$state"
+refused "unknown option 'colour'" \
+    mount -t fuse.sessionfs none "$mnt" -o "$state,colour=red"
+refused 'is not registered' \
+    mount -t fuse.sessionfs none "$mnt" -o "$state,provider=nobody"
+exit $failed
