@@ -214,28 +214,34 @@ NORETURN static void be_init(const struct sandbox_plan *plan, int go, int sock,
     init_serve(INIT_SOCK, plan->filter);
 }
 
-static int write_map(pid_t pid, const char *name, uint32_t base,
-                     struct err *err)
+static int write_proc(pid_t pid, const char *name, const char *text,
+                      struct err *err)
 {
     char path[64];
-    char text[64];
     AUTO_FD int fd = -1;
-    int n = snprintf(text, sizeof(text), "0 %u %d", base, WIRE_ID_COUNT);
+    ssize_t n = (ssize_t)strlen(text);
 
     (void)snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, name);
     fd = open(path, O_WRONLY | O_CLOEXEC);
     if (fd < 0 || write(fd, text, (size_t)n) != n) {
-        return err_errno(err, "cannot map ids: %s", path);
+        return err_errno(err, "cannot write %s", path);
     }
     return 0;
 }
 
 static int map_ids(pid_t pid, uint32_t base, int go, struct err *err)
 {
-    int rc = write_map(pid, "uid_map", base, err);
+    char map[64];
+    int rc;
 
+    (void)snprintf(map, sizeof(map), "0 %u %d", base, WIRE_ID_COUNT);
+    rc = write_proc(pid, "uid_map", map, err);
     if (rc == 0) {
-        rc = write_map(pid, "gid_map", base, err);
+        rc = write_proc(pid, "gid_map", map, err);
+    }
+    if (rc == 0) {
+        /* Where memory ends, sandboxes end before the daemon does. */
+        rc = write_proc(pid, "oom_score_adj", "1000", err);
     }
     if (rc == 0 && write(go, "", 1) != 1) {
         rc = err_errno(err, "the sandbox's first process ended at once");

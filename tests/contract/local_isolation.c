@@ -198,6 +198,7 @@ static void limits_hold(void **state)
         {"grep -c '^CapBnd:.0*$' /proc/self/status", "1\n"},
         {"grep -c '^CapEff:.0*$' /proc/self/status", "1\n"},
         {"grep -c '^NoNewPrivs:.1$' /proc/self/status", "1\n"},
+        {"cat /proc/self/oom_score_adj", "1000\n"},
         {"ls /proc/self/fd | wc -l", "4\n"},
         {"hostname", "sandbox\n"},
         {"id -un", "user\n"},
