@@ -89,7 +89,7 @@ int provider_open(const struct provider_ops *ops,
     int rc;
 
     if (!complete(ops)) {
-        return err_set(err, ENOSYS, "provider '%s' lacks a required slot",
+        return err_set(err, ENOSYS, "the table of '%s' lacks a required slot",
                        ops->name ? ops->name : "?");
     }
     calls = calloc(1, sizeof(*calls));
@@ -101,7 +101,7 @@ int provider_open(const struct provider_ops *ops,
     if (rc < 0) {
         mutex_done(&calls->turn);
         free(calls);
-        return err_wrap(err, rc, "provider '%s'", ops->name);
+        return rc;
     }
     (*out)->ops = ops;
     (*out)->calls = calls;

@@ -85,6 +85,7 @@ static int add_provider(struct registry *registry, const char *name,
     list_add(&registry->providers, &entry->link);
     rc = provider_open(ops, &registry->env, &entry->provider, &entry->err);
     if (rc < 0) {
+        rc = err_wrap(&entry->err, rc, "provider '%s'", name);
         *err = entry->err;
     }
     return rc;

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 enum {
     RETRY_MS = 20,
@@ -44,27 +45,35 @@ static bool looks_ours(int fd)
     return empty || faccessat(fd, "state.db", F_OK, 0) == 0;
 }
 
-/* Nobody else may look into the directory: it holds output and files. */
-static int close_to_others(int fd, const char *dir, struct err *err)
+/* Whether a directory is ours to use. */
+static int check_owner(int fd, const char *dir, struct stat *st,
+                       struct err *err)
 {
-    struct stat st;
-
-    if (fstat(fd, &st) < 0) {
+    if (fstat(fd, st) < 0) {
         return err_errno(err, "stat '%s'", dir);
     }
-    if (st.st_uid != geteuid()) {
+    if (st->st_uid != geteuid()) {
         return err_set(err, EPERM, "state directory '%s' is not ours", dir);
     }
-    if ((st.st_mode & 07777) == 0700) {
-        return 0;
-    }
-    if (!looks_ours(fd)) {
+    if ((st->st_mode & 07777) != 0700 && !looks_ours(fd)) {
         return err_set(err, EPERM,
                        "state directory '%s' holds other files and is not "
                        "of mode 0700",
                        dir);
     }
-    return fchmod(fd, 0700) < 0 ? err_errno(err, "chmod '%s'", dir) : 0;
+    return 0;
+}
+
+/* Nobody else may look into the directory: it holds output and files. */
+static int close_to_others(int fd, const char *dir, struct err *err)
+{
+    struct stat st;
+    int rc = check_owner(fd, dir, &st, err);
+
+    if (rc == 0 && (st.st_mode & 07777) != 0700 && fchmod(fd, 0700) < 0) {
+        rc = err_errno(err, "chmod '%s'", dir);
+    }
+    return rc;
 }
 
 /* Makes what is missing of a path, private like the directory itself. */
@@ -178,6 +187,64 @@ int store_dir_lock(const char *dir, int *lock_fd, struct err *err)
     }
     *lock_fd = TAKE_FD(fd);
     return 0;
+}
+
+/* Whether the directory could be made: in the nearest one that there is. */
+static int check_above(const char *dir, struct err *err)
+{
+    AUTO_FREE char *path = strdup(dir);
+    char *slash = path ? strrchr(path, '/') : NULL;
+
+    if (!path) {
+        return err_set(err, ENOMEM, "out of memory");
+    }
+    while (slash && access(path, F_OK) < 0 && errno == ENOENT) {
+        slash[slash == path] = '\0';
+        slash = slash == path ? NULL : strrchr(path, '/');
+    }
+    return faccessat(AT_FDCWD, path, W_OK | X_OK, AT_EACCESS) < 0
+               ? err_errno(err, "make state directory '%s' below '%s'", dir,
+                           path)
+               : 0;
+}
+
+/* Shared, so that two that look do not see each other. */
+static int check_lock(int dir_fd, const char *dir, struct err *err)
+{
+    AUTO_FD int fd = openat(dir_fd, "lock", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    char holder[HOLDER_SIZE];
+
+    if (fd < 0) {
+        return errno == ENOENT ? 0
+                               : err_errno(err, "open the lock of '%s'", dir);
+    }
+    if (flock(fd, LOCK_SH | LOCK_NB) == 0) {
+        return 0;
+    }
+    read_holder(fd, holder);
+    return err_set(err, EBUSY, "state directory '%s' is in use by process %s",
+                   dir, holder);
+}
+
+int store_dir_check(const char *dir, struct err *err)
+{
+    AUTO_FD int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    struct stat st;
+    int rc;
+
+    if (fd < 0) {
+        return errno == ENOENT
+                   ? check_above(dir, err)
+                   : err_errno(err, "open state directory '%s'", dir);
+    }
+    rc = check_owner(fd, dir, &st, err);
+    if (rc < 0) {
+        return rc;
+    }
+    if (faccessat(fd, ".", W_OK | X_OK, AT_EACCESS) < 0) {
+        return err_errno(err, "write to state directory '%s'", dir);
+    }
+    return check_lock(fd, dir, err);
 }
 
 void store_dir_closing(int lock_fd)

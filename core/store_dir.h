@@ -14,6 +14,15 @@
  */
 MUST_USE int store_dir_lock(const char *dir, int *lock_fd, struct err *err);
 
+/**
+ * Says whether store_dir_lock() would succeed now. Makes and changes nothing.
+ *
+ * @param dir absolute
+ * @param err filled on failure
+ * @return 0, -EBUSY when somebody has it, -EPERM, or another negative errno
+ */
+MUST_USE int store_dir_check(const char *dir, struct err *err);
+
 /** @param lock_fd of a lock whose holder is about to end */
 void store_dir_closing(int lock_fd);
 

@@ -3,6 +3,7 @@
 #include "core/clock.h"
 #include "core/log.h"
 #include "core/loop.h"
+#include "fs/check.h"
 #include "fs/control.h"
 #include "fs/daemon.h"
 #include "fs/fs.h"
@@ -262,6 +263,9 @@ int main(int argc, char **argv)
     if (options.version) {
         (void)printf("sessionfs %s\n", SESSIONFS_VERSION);
         return EXIT_SUCCESS;
+    }
+    if (options.check) {
+        return check_run(&options, provider_table);
     }
     log_setup(false, options.debug ? LOG_LEVEL_DEBUG : LOG_LEVEL_INFO);
     /* Modes of files are those that requests ask for. */

@@ -103,7 +103,8 @@ struct flag_row {
 };
 
 enum {
-    KEY_READY_FD = 256
+    KEY_READY_FD = 256,
+    KEY_CHECK,
 };
 
 static const struct flag_row flags[] = {
@@ -111,6 +112,8 @@ static const struct flag_row flags[] = {
     {'d', NULL, NULL, "log each step to stderr; stay in the foreground"},
     {KEY_READY_FD, "ready-fd", "N",
      "write a byte to file descriptor N once mounted"},
+    {KEY_CHECK, "check", NULL,
+     "say what works here and what does not, and mount nothing"},
     {'h', "help", NULL, "print this text"},
     {'V', "version", NULL, "print the version"},
 };
@@ -348,6 +351,9 @@ static int parse_flag(struct options *options, int flag, struct err *err)
         options->debug = true;
         options->foreground = true;
         return 0;
+    case KEY_CHECK:
+        options->check = true;
+        return 0;
     case 'h':
         options->help = true;
         return 0;
@@ -400,6 +406,9 @@ static int parse_places(char **words, int count, struct options *options,
     /* For mount(8), mount.fuse3 adds both where nobody said no. */
     unsigned most = count == 2;
 
+    if (count == 0 && options->check) {
+        return 0;
+    }
     if (count != 1 && count != 2) {
         return err_set(err, EINVAL, "give one mount point\n%s", usage);
     }

@@ -21,6 +21,7 @@ struct options {
     bool no_exec;
     bool foreground; /* -f */
     bool debug;      /* -d; implies foreground. */
+    bool check;      /* --check: then the mount point may be missing. */
     bool help;       /* -h: nothing else is checked then, */
     bool version;    /* nor with -V. */
     int ready_fd;    /* A byte is written to it when mounted; -1: none. */

@@ -95,7 +95,7 @@ static int check_mount_point(const char *path, struct err *err)
     return 0;
 }
 
-int options_check(struct options *options, struct err *err)
+static int find_mount_point(struct options *options, struct err *err)
 {
     char path[PATH_MAX];
     int rc = resolve(options->mount_point, path, err);
@@ -103,21 +103,39 @@ int options_check(struct options *options, struct err *err)
     if (rc == 0) {
         rc = check_mount_point(path, err);
     }
-    if (rc < 0) {
-        return err_wrap(err, rc, "mount point");
+    if (rc == 0) {
+        memcpy(options->mount_point, path, sizeof(path));
     }
-    memcpy(options->mount_point, path, sizeof(path));
-    if (!options->state[0]) {
-        rc = default_state(options->state, err);
-    }
+    return rc;
+}
+
+static int find_state(struct options *options, struct err *err)
+{
+    char path[PATH_MAX];
+    int rc = options->state[0] ? 0 : default_state(options->state, err);
+
     if (rc == 0) {
         rc = resolve(options->state, path, err);
     }
+    if (rc == 0) {
+        memcpy(options->state, path, sizeof(path));
+    }
+    return rc;
+}
+
+int options_check(struct options *options, struct err *err)
+{
+    bool mounts = options->mount_point[0] != '\0';
+    int rc = mounts || !options->check ? find_mount_point(options, err) : 0;
+
+    if (rc < 0) {
+        return err_wrap(err, rc, "mount point");
+    }
+    rc = find_state(options, err);
     if (rc < 0) {
         return err_wrap(err, rc, "state directory");
     }
-    memcpy(options->state, path, sizeof(path));
-    if (lies_in(options->state, options->mount_point)) {
+    if (mounts && lies_in(options->state, options->mount_point)) {
         return err_set(err, EINVAL,
                        "the state directory lies in the mount point");
     }

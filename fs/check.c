@@ -1,0 +1,161 @@
+/* What works here. See check.h. */
+#include "fs/check.h"
+
+#include "core/cleanup.h"
+#include "core/provider.h"
+#include "core/store_dir.h"
+#include "fs/options.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Whether a line says "works". */
+static bool tell(const char *what, int rc, const struct err *err)
+{
+    if (rc < 0) {
+        (void)printf("%s: does not work: %s\n", what, err->msg);
+    } else {
+        (void)printf("%s: works\n", what);
+    }
+    return rc == 0;
+}
+
+/* Whether there is a program in the path that mounts for those who may not. */
+static bool has_fusermount(void)
+{
+    const char *path = getenv("PATH");
+    AUTO_FREE char *copy = strdup(path ? path : "/usr/bin:/bin");
+    char *left = copy;
+
+    while (left) {
+        char file[PATH_MAX];
+        struct stat st;
+
+        (void)snprintf(file, sizeof(file), "%s/fusermount3",
+                       strsep(&left, ":"));
+        if (stat(file, &st) == 0 && (st.st_mode & S_ISUID) &&
+            access(file, X_OK) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static int check_fuse(struct err *err)
+{
+    AUTO_FD int device = open("/dev/fuse", O_RDWR | O_CLOEXEC);
+    AUTO_FD int context = -1;
+
+    if (device < 0) {
+        return err_errno(err, "/dev/fuse");
+    }
+    /* What comes before a mount, and is refused to the same. */
+    context = fsopen("fuse", FSOPEN_CLOEXEC);
+    if (context >= 0) {
+        return 0;
+    }
+    if (errno != EPERM) {
+        return err_errno(err, "the kernel's file system");
+    }
+    return has_fusermount()
+               ? 0
+               : err_set(err, EPERM,
+                         "no right to mount, and no setuid fusermount3 in "
+                         "the path");
+}
+
+/* ---- Providers ---- */
+
+static bool check_provider(const struct provider_ops *ops,
+                           const struct provider_env *env)
+{
+    struct provider *provider = NULL;
+    struct err err = ERR_INIT;
+    char what[128];
+    int rc = provider_open(ops, env, &provider, &err);
+
+    if (rc == 0) {
+        provider_close(provider);
+    }
+    (void)snprintf(what, sizeof(what), "provider %s", ops->name);
+    return tell(what, rc, &err);
+}
+
+/* Whether the chosen one is there and works. */
+static bool check_each(const struct options *options,
+                       const struct provider_ops *const *providers,
+                       const struct provider_env *env)
+{
+    bool known = false;
+    bool good = false;
+
+    for (; *providers; providers++) {
+        bool chosen = strcmp((*providers)->name, options->provider) == 0;
+        bool works = check_provider(*providers, env);
+
+        known |= chosen;
+        good |= chosen && works;
+    }
+    if (!known) {
+        (void)printf("provider %s: there is no such provider\n",
+                     options->provider);
+    }
+    return good;
+}
+
+/* Providers get a state directory that is not the real one. */
+static bool check_providers(const struct options *options,
+                            const struct provider_ops *const *providers)
+{
+    char dir[] = "/tmp/sessionfs-check.XXXXXX";
+    struct provider_env env = {.uid = getuid(), .gid = getgid()};
+    struct err err = ERR_INIT;
+    bool good = false;
+    int rc = mkdtemp(dir) ? loop_new(&env.loop, &err)
+                          : err_errno(&err, "make '%s'", dir);
+
+    if (rc == 0) {
+        env.state_dir = dir;
+        good = check_each(options, providers, &env);
+        loop_free(env.loop);
+    } else {
+        (void)tell("providers", rc, &err);
+    }
+    (void)rmdir(dir);
+    return good;
+}
+
+/* What is begun is also ended: a signal comes after that. */
+static void hold_signals(sigset_t *before)
+{
+    sigset_t held;
+
+    (void)sigemptyset(&held);
+    (void)sigaddset(&held, SIGHUP);
+    (void)sigaddset(&held, SIGINT);
+    (void)sigaddset(&held, SIGQUIT);
+    (void)sigaddset(&held, SIGTERM);
+    (void)sigprocmask(SIG_BLOCK, &held, before);
+}
+
+int check_run(const struct options *options,
+              const struct provider_ops *const *providers)
+{
+    struct err err = ERR_INIT;
+    sigset_t before;
+    bool good = tell("fuse", check_fuse(&err), &err);
+
+    err_clear(&err);
+    good &= tell("store", store_dir_check(options->state, &err), &err);
+    hold_signals(&before);
+    good &= check_providers(options, providers);
+    (void)sigprocmask(SIG_SETMASK, &before, NULL);
+    return good ? EXIT_SUCCESS : EXIT_FAILURE;
+}
