@@ -271,6 +271,16 @@ void expect_scripts(const struct script *rows, size_t count)
     }
 }
 
+bool tools_have_node(void)
+{
+    if (access("/usr/bin/node", X_OK) == 0) {
+        return true;
+    }
+    print_message("left out: there is no node\n");
+    assert_null(getenv("CI"));
+    return false;
+}
+
 struct child child_start(int (*fn)(void *arg), void *arg)
 {
     struct child child;

@@ -168,6 +168,9 @@ struct script {
  */
 void expect_scripts(const struct script *rows, size_t count);
 
+/** @return whether there is node; in CI its lack fails the test */
+bool tools_have_node(void);
+
 /* A child process that runs one function of the test. */
 struct child {
     pid_t pid;
