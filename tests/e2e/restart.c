@@ -9,20 +9,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static void database_sound(void)
-{
-    char script[2 * MNT_PATH_SIZE];
-
-    (void)snprintf(script, sizeof(script),
-                   "cp %s/state.db* $T/ && python3 -c '\n"
-                   "import sqlite3, os\n"
-                   "c = sqlite3.connect(os.environ[\"T\"] + \"/state.db\")\n"
-                   "print(c.execute(\"pragma integrity_check\").fetchone()[0])"
-                   "'; rm $T/state.db*",
-                   mnt.state);
-    expect_shell(script, "ok\n");
-}
-
 static void what_was_done_is_there_after_a_kill(void **state)
 {
     (void)state;
@@ -33,7 +19,7 @@ static void what_was_done_is_there_after_a_kill(void **state)
                  "");
     mnt_kill();
     mnt_start();
-    database_sound();
+    expect_sound_database();
     expect_shell("cat execs/1/stdout execs/1/stderr execs/1/exit_code "
                  "execs/2/output execs/2/command; readlink execs/last; "
                  "ls -d ../r? ",
@@ -132,7 +118,7 @@ static void umount_and_mount_again_ten_times(void **state)
         (void)snprintf(text, sizeof(text), "%d\n", i);
         expect_text(in("exec"), text);
     }
-    database_sound();
+    expect_sound_database();
     expect_shell("ls execs | wc -l", "11\n");
 }
 

@@ -271,6 +271,57 @@ void expect_scripts(const struct script *rows, size_t count)
     }
 }
 
+void expect_sound_database(void)
+{
+    char script[2 * MNT_PATH_SIZE];
+
+    (void)snprintf(script, sizeof(script),
+                   "d=%s/copy; mkdir $d && cp %s/state.db* $d && python3 -c '\n"
+                   "import sqlite3, sys\n"
+                   "c = sqlite3.connect(sys.argv[1])\n"
+                   "said = c.execute(\"pragma integrity_check\").fetchall()\n"
+                   "assert said == [(\"ok\",)], said' $d/state.db && rm -r $d",
+                   mnt.dir, mnt.state);
+    assert_int_equal(system(script), 0);
+}
+
+static unsigned mounts(void)
+{
+    struct buf table = BUF_INIT(TOOLS_TEXT_MAX);
+    unsigned count = 0;
+    const char *at;
+
+    assert_int_equal(get("/proc/self/mountinfo", &table), 0);
+    for (at = strstr(buf_str(&table), mnt.path); at;
+         at = strstr(at + 1, mnt.path)) {
+        count++;
+    }
+    buf_done(&table);
+    return count;
+}
+
+/* We adopt what a dead daemon leaves. */
+static bool alone(void)
+{
+    char path[64];
+    char own[32];
+    pid_t pid;
+
+    do {
+        pid = waitpid(-1, NULL, WNOHANG);
+    } while (pid > 0);
+    (void)snprintf(path, sizeof(path), "/proc/self/task/%d/children",
+                   (int)getpid());
+    (void)snprintf(own, sizeof(own), "%d ", (int)mnt.pid);
+    return strcmp(text_of(path), own) == 0;
+}
+
+void expect_nothing_left(void)
+{
+    assert_int_equal(mounts(), 1);
+    eventually(alone());
+}
+
 bool tools_have_node(void)
 {
     if (access("/usr/bin/node", X_OK) == 0) {

@@ -168,6 +168,13 @@ struct script {
  */
 void expect_scripts(const struct script *rows, size_t count);
 
+/** Demands that a copy of the daemon's database passes its own check. */
+void expect_sound_database(void);
+
+/** Demands that a daemon that was started after a death left one mount, and
+ *  that soon no process is ours but that daemon. */
+void expect_nothing_left(void);
+
 /** @return whether there is node; in CI its lack fails the test */
 bool tools_have_node(void);
 

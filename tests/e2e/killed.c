@@ -1,0 +1,361 @@
+/*
+ * The daemon is killed at random moments, again and again, while sessions run
+ * commands, write files, come, go, pause and resume. Whatever was reported is
+ * there after each start.
+ * usage: e2e_killed PROVIDER [ROUNDS [SEED]]
+ */
+#include "tests/e2e/tools.h"
+
+#include "core/clock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    WORKERS = 4,
+    ENTRIES = 4096, /* Of a worker, in a round. */
+    KILL_MS = 400,  /* A round ends at a random moment up to then. */
+    END_MS = 20000, /* How long a worker of a dead daemon may take to end. */
+};
+
+enum kind {
+    KIND_EXEC,
+    KIND_FILE,
+    KIND_MKDIR,
+    KIND_RMDIR,
+    KIND_PAUSE,
+    KIND_RESUME,
+    KINDS,
+};
+
+/* One thing that a worker did. Its tag is its place in all the rounds. */
+struct entry {
+    enum kind kind;
+    unsigned tag;
+    bool done; /* It was told that it succeeded. */
+};
+
+/* Shared with the worker's process. */
+struct worker {
+    struct entry entries[ENTRIES];
+    unsigned count; /* The last one may be underway. */
+    unsigned tags;  /* Over all rounds. */
+    int failed;     /* An error that no dead daemon explains. */
+    bool made;      /* The session that comes and goes is there. */
+    unsigned number;
+    uint64_t random;
+};
+
+static unsigned rounds = 20;
+static uint64_t seed;
+static struct worker *workers;
+
+/* xorshift64: the same seed, the same choices. */
+static unsigned choose(uint64_t *random, unsigned most)
+{
+    *random ^= *random << 13;
+    *random ^= *random >> 7;
+    *random ^= *random << 17;
+    return (unsigned)(*random >> 32) % most;
+}
+
+static const char *mine(const struct worker *worker, const char *file)
+{
+    return at("sessions/k%u/%s", worker->number, file);
+}
+
+/* Runs a command and reads its output on the same handle. */
+static int do_exec(const struct worker *worker, unsigned tag)
+{
+    int fd = open(mine(worker, "exec"), O_RDWR | O_CLOEXEC);
+    char text[64];
+    char got[64];
+    ssize_t n;
+    int size = snprintf(text, sizeof(text), "echo tag-%u\n", tag);
+    int rc = 0;
+
+    if (fd < 0) {
+        return errno;
+    }
+    if (write(fd, text, (size_t)size) != size) {
+        rc = errno;
+    }
+    n = rc == 0 ? read(fd, got, sizeof(got)) : 0;
+    if (n < 0) {
+        rc = errno;
+    } else if (rc == 0 && (n != size - 5 || memcmp(got, text + 5, (size_t)n))) {
+        rc = EBADMSG;
+    }
+    /* Its end: only then it is recorded. */
+    if (rc == 0 && read(fd, got, sizeof(got)) != 0) {
+        rc = errno ? errno : EBADMSG;
+    }
+    return close(fd) != 0 && rc == 0 ? errno : rc;
+}
+
+static int do_file(const struct worker *worker, unsigned tag)
+{
+    char name[64];
+    char text[64];
+    int size = snprintf(text, sizeof(text), "tag-%u\n", tag);
+    int rc = 0;
+    int fd;
+
+    (void)snprintf(name, sizeof(name), "workspace/f%u", tag);
+    fd = open(mine(worker, name), O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+    if (fd < 0) {
+        return errno;
+    }
+    if (write(fd, text, (size_t)size) != size || fsync(fd) != 0) {
+        rc = errno;
+    }
+    (void)close(fd);
+    return rc;
+}
+
+static int do_status(const struct worker *worker, const char *word)
+{
+    struct wrote done = put(mine(worker, "status"), word);
+
+    return done.open ? done.open : done.write ? done.write : done.close;
+}
+
+static const char *coming(const struct worker *worker)
+{
+    return at("sessions/k%u-comes", worker->number);
+}
+
+static int do_one(struct worker *worker, const struct entry *entry)
+{
+    switch (entry->kind) {
+    case KIND_EXEC:
+        return do_exec(worker, entry->tag);
+    case KIND_FILE:
+        return do_file(worker, entry->tag);
+    case KIND_MKDIR:
+        return mkdir(coming(worker), 0700) == 0 ? 0 : errno;
+    case KIND_RMDIR:
+        return rmdir(coming(worker)) == 0 ? 0 : errno;
+    case KIND_PAUSE:
+        return do_status(worker, "paused");
+    case KIND_RESUME:
+        return do_status(worker, "running");
+    case KINDS:
+        break;
+    }
+    return EINVAL;
+}
+
+static enum kind choose_kind(struct worker *worker)
+{
+    unsigned number = choose(&worker->random, 10);
+
+    if (number < 4) {
+        return KIND_EXEC;
+    }
+    if (number < 7) {
+        return KIND_FILE;
+    }
+    if (number < 8) {
+        return worker->made ? KIND_RMDIR : KIND_MKDIR;
+    }
+    return number < 9 ? KIND_PAUSE : KIND_RESUME;
+}
+
+/* Whether an error is one of a dead daemon. */
+static bool daemon_died(int rc)
+{
+    if (rc == EIO) {
+        return access(at("sessions"), F_OK) < 0 && errno == ENOTCONN;
+    }
+    return rc == ENOTCONN || rc == ECONNABORTED;
+}
+
+/* In a child: works until the daemon is dead. */
+static int work(void *arg)
+{
+    struct worker *worker = arg;
+    int rc = do_status(worker, "running");
+
+    while (rc == 0 && worker->count < ENTRIES) {
+        struct entry *entry = &worker->entries[worker->count];
+
+        entry->kind = choose_kind(worker);
+        entry->tag = worker->tags++;
+        entry->done = false;
+        worker->count++;
+        rc = do_one(worker, entry);
+        entry->done = rc == 0;
+        if (rc == 0 && entry->kind == KIND_MKDIR) {
+            worker->made = true;
+        } else if (rc == 0 && entry->kind == KIND_RMDIR) {
+            worker->made = false;
+        }
+    }
+    worker->failed = daemon_died(rc) ? 0 : rc;
+    return 0;
+}
+
+static void check_exec(const struct worker *worker, const struct entry *entry,
+                       const char *records)
+{
+    char line[64];
+    const char *at;
+
+    (void)snprintf(line, sizeof(line), " tag-%u\n", entry->tag);
+    at = strstr(records, line);
+    if (at && strstr(at + 1, line)) {
+        fail_msg("k%u:%s ran twice", worker->number, line);
+    }
+    (void)snprintf(line, sizeof(line), "exited 0 tag-%u tag-%u\n", entry->tag,
+                   entry->tag);
+    if (entry->done && !strstr(records, line)) {
+        fail_msg("k%u: lost: %s", worker->number, line);
+    }
+}
+
+static void check_file(const struct worker *worker, const struct entry *entry)
+{
+    char path[64];
+    char text[64];
+
+    /* The files of mem are in the daemon. */
+    if (entry->done && mnt_local()) {
+        (void)snprintf(path, sizeof(path), "workspace/f%u", entry->tag);
+        (void)snprintf(text, sizeof(text), "tag-%u\n", entry->tag);
+        expect_text(mine(worker, path), text);
+    }
+}
+
+/* The session that comes and goes: as it was reported last, or as it was being
+ * made when the daemon died. */
+static void check_session(struct worker *worker)
+{
+    const struct entry *last =
+        worker->count ? &worker->entries[worker->count - 1] : NULL;
+    bool there = access(coming(worker), F_OK) == 0;
+    bool open = last && !last->done &&
+                (last->kind == KIND_MKDIR || last->kind == KIND_RMDIR);
+
+    if (!open && there != worker->made) {
+        fail_msg("%s is %s", coming(worker), there ? "there" : "gone");
+    }
+    worker->made = there;
+}
+
+/* Says a line for each new record: its status, exit code, output and what it
+ * was told to say. None may be underway. */
+static void records_of(const struct worker *worker, struct buf *out)
+{
+    char script[2 * MNT_PATH_SIZE];
+
+    (void)snprintf(script, sizeof(script),
+                   "cd ../k%u; for n in $(ls execs | sort -n | tail -n %u); do "
+                   "[ $n = last ] || echo $(<execs/$n/status) "
+                   "$(<execs/$n/exit_code) $(<execs/$n/output) "
+                   "\"$(sed 's/echo //' execs/$n/command)\"; done",
+                   worker->number, worker->count + 2);
+    assert_int_equal(shell(script, TOOLS_SHELL_MS, out), 0);
+    if (strstr(buf_str(out), "running") || strstr(buf_str(out), "queued")) {
+        fail_msg("k%u: %s", worker->number, buf_str(out));
+    }
+}
+
+static unsigned check_worker(struct worker *worker)
+{
+    struct buf records = BUF_INIT(TOOLS_TEXT_MAX);
+    unsigned done = 0;
+
+    if (worker->failed) {
+        fail_msg("k%u: %s", worker->number, strerror(worker->failed));
+    }
+    records_of(worker, &records);
+    for (unsigned i = 0; i < worker->count; i++) {
+        const struct entry *entry = &worker->entries[i];
+
+        done += entry->done;
+        if (entry->kind == KIND_EXEC) {
+            check_exec(worker, entry, buf_str(&records));
+        } else if (entry->kind == KIND_FILE) {
+            check_file(worker, entry);
+        }
+    }
+    check_session(worker);
+    worker->count = 0;
+    buf_done(&records);
+    return done;
+}
+
+/* Lets them work until a random moment; what they were told comes to be
+ * checked. */
+static unsigned round_run(uint64_t *random)
+{
+    struct timespec until = {0, 0};
+    struct child children[WORKERS];
+    unsigned done = 0;
+
+    for (unsigned i = 0; i < WORKERS; i++) {
+        children[i] = child_start(work, &workers[i]);
+    }
+    until.tv_nsec = (long)choose(random, KILL_MS) * 1000 * 1000;
+    (void)nanosleep(&until, NULL);
+    expect_ok(kill(mnt.pid, SIGKILL));
+    assert_int_equal(waitpid(mnt.pid, NULL, 0), mnt.pid);
+    mnt.pid = 0;
+    for (unsigned i = 0; i < WORKERS; i++) {
+        assert_int_equal(child_end(&children[i], END_MS), 0);
+    }
+    expect_sound_database();
+    mnt_start();
+    expect_nothing_left();
+    for (unsigned i = 0; i < WORKERS; i++) {
+        done += check_worker(&workers[i]);
+    }
+    return done;
+}
+
+static void what_was_reported_outlives_any_kill(void **state)
+{
+    uint64_t random = seed;
+    unsigned done = 0;
+
+    workers = mmap(NULL, WORKERS * sizeof(*workers), PROT_READ | PROT_WRITE,
+                   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(workers != MAP_FAILED);
+    for (unsigned i = 0; i < WORKERS; i++) {
+        workers[i].number = i;
+        workers[i].random = seed + i + 1;
+        mnt_session(mine(&workers[i], "") + strlen(at("sessions/")));
+    }
+    for (unsigned i = 0; i < rounds; i++) {
+        /* A new deadline. */
+        (void)e2e_setup(state);
+        done += round_run(&random);
+        expect_ok(rmdir(mnt.session));
+    }
+    print_message("%u rounds, %u successes, seed %llu\n", rounds, done,
+                  (unsigned long long)seed);
+    assert_true(done > rounds);
+    expect_ok(munmap(workers, WORKERS * sizeof(*workers)));
+}
+
+static const struct CMUnitTest tests[] = {
+    e2e_test(what_was_reported_outlives_any_kill),
+};
+
+int main(int argc, char **argv)
+{
+    if (argc > 2) {
+        rounds = (unsigned)strtoul(argv[2], NULL, 10);
+    }
+    seed = argc > 3 ? strtoull(argv[3], NULL, 10) : (uint64_t)clock_wall_us();
+    return e2e_run(argc < 2 ? argc : 2, argv, tests, ARRAY_SIZE(tests));
+}
