@@ -242,12 +242,13 @@ static const struct script live[] = {
             "print(end(a))\n"),
      "a\nrunning\n(0, 'b\\n', '')\n"},
     {"a quiet one costs no time",
-     PYTHON("import resource\n"
-            "a = popen(\"sleep\", \"1\")\n"
-            "print(end(a))\n"
-            "used = resource.getrusage(resource.RUSAGE_CHILDREN)\n"
-            "print(used.ru_nvcsw + used.ru_nivcsw < 100)\n"),
-     "(0, '', '')\nTrue\n"},
+     PYTHON(
+         "import resource\n"
+         "a = popen(\"sleep\", \"2\")\n"
+         "print(end(a))\n"
+         "used = resource.getrusage(resource.RUSAGE_CHILDREN)\n"
+         "print(used.ru_nvcsw < 200, used.ru_utime + used.ru_stime < 0.5)\n"),
+     "(0, '', '')\nTrue True\n"},
     {"Ctrl-C ends all processes",
      PYTHON("a = popen(\"-c\", \"sleep 1231 | setsid -w sleep 1232\")\n"
             "while not (alive(\"1231\") and alive(\"1232\")): "
