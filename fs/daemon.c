@@ -9,6 +9,10 @@
 #include <sys/types.h>
 #include <unistd.h>
 
+#ifdef SESSIONFS_SYSTEMD
+#include <systemd/sd-daemon.h>
+#endif
+
 /* Waits for the second process's byte, or for its end without one. */
 NORETURN static void wait_ready(int fd)
 {
@@ -76,6 +80,16 @@ static void report(int fd)
     (void)close(fd);
 }
 
+/* Does nothing where systemd does not wait for it. */
+static void notify(const char *news)
+{
+#ifdef SESSIONFS_SYSTEMD
+    (void)sd_notify(0, news);
+#else
+    (void)news;
+#endif
+}
+
 void daemon_ready(struct daemon *daemon, int ready_fd)
 {
     if (daemon->report_fd >= 0) {
@@ -87,4 +101,10 @@ void daemon_ready(struct daemon *daemon, int ready_fd)
     if (ready_fd >= 0) {
         report(ready_fd);
     }
+    notify("READY=1");
+}
+
+void daemon_ending(void)
+{
+    notify("STOPPING=1");
 }

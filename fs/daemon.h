@@ -29,11 +29,15 @@ MUST_USE int daemon_start(struct daemon *daemon, bool foreground,
 
 /**
  * Lets the first process end with success; where there is one, standard input
- * and output and the log leave the terminal.
+ * and output and the log leave the terminal. Tells systemd, where that started
+ * us.
  *
  * @param daemon   as started
  * @param ready_fd gets a byte and is closed; -1: none
  */
 void daemon_ready(struct daemon *daemon, int ready_fd);
+
+/** Tells systemd that the end has begun. */
+void daemon_ending(void);
 
 #endif

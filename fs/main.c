@@ -217,6 +217,7 @@ static int run(struct fs *fs, const struct options *options,
     }
     daemon_ready(daemon, options->ready_fd);
     rc = serve_requests(fs, err);
+    daemon_ending();
     fuse_remove_signal_handlers(fs->fuse);
     return rc;
 }

@@ -5,4 +5,7 @@
 set -u
 cd "$1" || exit 1
 command -v shellcheck >/dev/null || exit 77
-git grep -lIE '^#!/bin/(ba)?sh' | xargs shellcheck -e SC2016,SC2317
+{
+    git grep -lIE '^#!/bin/(ba)?sh'
+    git ls-files '*.bash'
+} | xargs shellcheck -e SC2016,SC2317
