@@ -176,6 +176,19 @@ static void an_engine_that_does_not_start_is_an_error_of_open(void **state)
     expect_column(&column, pick_open);
 }
 
+/* The number of the session is that of its id: nobody else makes any. */
+#define STATE_DIR "D=$STATE/sessions/${S##*/t}; "
+
+static void a_sandbox_that_cannot_be_made_is_an_error_of_open(void **state)
+{
+    /* Shells have words of their own for it. */
+    static const struct column column = {
+        good, STATE_DIR "mkdir -p ${D%/*}; : > $D", "directory", ""};
+
+    (void)state;
+    expect_column(&column, pick_open);
+}
+
 static const char *pick_nul(const struct writer *writer, int *status,
                             bool *mute)
 {
@@ -224,6 +237,16 @@ static void a_command_that_cannot_run_is_an_error_of_close(void **state)
     static const struct column column = {good, "FAULT=exec ERRNO=ENOSPC",
                                          "no space left on device",
                                          "1 failed\nNo space left on device\n"};
+
+    (void)state;
+    expect_column(&column, pick_close);
+}
+
+static void a_command_that_cannot_be_kept_is_an_error_of_close(void **state)
+{
+    static const struct column column = {
+        good, STATE_DIR "echo running > status; rm -rf $D/execs; : > $D/execs",
+        "not a directory", "1 failed\nNot a directory\n"};
 
     (void)state;
     expect_column(&column, pick_close);
@@ -311,9 +334,11 @@ static const struct CMUnitTest tests[] = {
     e2e_test(an_append_runs_once),
     e2e_test(a_write_to_a_handle_that_also_reads_runs_once),
     e2e_test_of("mem", an_engine_that_does_not_start_is_an_error_of_open),
+    e2e_test_of("local", a_sandbox_that_cannot_be_made_is_an_error_of_open),
     e2e_test(a_nul_byte_is_an_error_of_write_and_nothing_runs),
     e2e_test(a_text_too_long_is_an_error_of_write_and_nothing_runs),
     e2e_test_of("mem", a_command_that_cannot_run_is_an_error_of_close),
+    e2e_test_of("local", a_command_that_cannot_be_kept_is_an_error_of_close),
     e2e_test(a_killed_writer_leaves_nothing_to_run),
     e2e_test(a_terminated_writer_leaves_nothing_to_run),
     e2e_test(who_only_inherited_the_handle_runs_nothing),
