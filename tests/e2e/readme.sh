@@ -19,7 +19,7 @@ mkdir "$dir/sb"
 cleanup()
 {
     cd /
-    echo absent 2>/dev/null >"$dir/sb/sessions/demo/status"
+    echo absent 2>/dev/null >"$dir/sb/sessions/trial/status"
     umount "$dir/sb" || umount -l "$dir/sb"
     rm -rf --one-file-system "$dir"
 }

@@ -122,7 +122,7 @@ steps()
 
     command_in "$side" rebuild '
         make -s -j2 >/dev/null 2>&1; ./busybox | sed -n "/^Usage/p"
-        ./busybox cat missing; ./busybox cat .config | ./busybox md5sum
+        ./busybox cat missing 2>&1; ./busybox cat .config | ./busybox md5sum
         sha256sum busybox'
     command_in "$side" recommit '
         git commit -q -a -m "Edited" && git rev-parse HEAD &&

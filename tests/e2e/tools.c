@@ -239,10 +239,12 @@ static bool shell_prints(const char *name, const char *script, const char *want)
     bool same = status == 0 && strcmp(buf_str(&out), want) == 0;
 
     if (!same) {
-        print_error("%s%s%s\n---- exit status %d, output:\n%.2000s---- want:\n"
-                    "%.2000s----\n",
-                    name, name[0] ? ":\n" : "", script, status, buf_str(&out),
-                    want);
+        /* Not print_error(), which cuts after 1 KiB. */
+        (void)fprintf(stderr,
+                      "%s%s%s\n---- exit status %d, output:\n%.2000s---- "
+                      "want:\n%.2000s----\n",
+                      name, name[0] ? ":\n" : "", script, status, buf_str(&out),
+                      want);
     }
     buf_done(&out);
     return same;
