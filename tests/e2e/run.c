@@ -40,7 +40,7 @@
     "    try: return open(f\"/proc/{pid}/cmdline\").read().split(\"\\0\")\n"   \
     "    except OSError: return []\n"                                          \
     "def alive(word):\n"                                                       \
-    "    return any(word in words(pid) and str(os.getpid()) != pid\n"          \
+    "    return any(words(pid)[:2] == [\"sleep\", word]\n"                     \
     "               for pid in os.listdir(\"/proc\") if pid.isdigit())\n"      \
     "def gone(word):\n"                                                        \
     "    until = time.monotonic() + 5\n"                                       \
