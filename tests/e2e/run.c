@@ -16,8 +16,8 @@
 
 /* popen(): starts one, with pipes for its output; line(): its next line;
  * end(): its exit code and what is left of both outputs; read(): a file of the
- * session; running(): waits until a command runs; alive(): whether a process
- * has this word among its arguments. A shell of dash can lose a Ctrl-C that
+ * session; running(): waits until a command runs; alive(): whether a `sleep`
+ * for that long is there. A shell of dash can lose a Ctrl-C that
  * comes while it forks, so programs and bash get it. */
 #define PYTHON(text)                                                           \
     "python3 -c '\n"                                                           \
