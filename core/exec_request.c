@@ -16,6 +16,13 @@ static int no_memory(struct err *err)
     return err_set(err, ENOMEM, "out of memory");
 }
 
+/* What adding to the text of the command failed with. */
+static int not_added(int rc, const char *what, struct err *err)
+{
+    return rc == -EFBIG ? err_set(err, EFBIG, "%s is over 1 MiB long", what)
+                        : no_memory(err);
+}
+
 /* Takes a text that is no longer than a C string. */
 static int take_string(const char *what, const struct js *value,
                        const char **out, struct err *err)
@@ -41,9 +48,7 @@ static int read_command(struct exec_request *request, const struct js *value,
         return rc;
     }
     rc = buf_add(&request->text, text, strlen(text));
-    return rc == -EFBIG ? err_set(err, EFBIG, "the command is over 1 MiB long")
-           : rc < 0     ? no_memory(err)
-                        : 0;
+    return rc < 0 ? not_added(rc, "the command", err) : 0;
 }
 
 /* ---- argv ---- */
@@ -103,9 +108,7 @@ static int add_word(void *arg, const char *key, const struct js *value,
         rc = needs_quotes(word) ? add_quoted(text, word)
                                 : buf_add(text, word, strlen(word));
     }
-    return rc == -EFBIG ? err_set(err, EFBIG, "'argv' is over 1 MiB long")
-           : rc < 0     ? no_memory(err)
-                        : 0;
+    return rc < 0 ? not_added(rc, "'argv'", err) : 0;
 }
 
 static int read_argv(struct exec_request *request, const struct js *value,
@@ -127,8 +130,11 @@ static int read_argv(struct exec_request *request, const struct js *value,
     if (rc == 0 && request->argv[0][0] == '\0') {
         return err_set(err, EINVAL, "the program in 'argv' is empty");
     }
-    return rc < 0 ? rc
-                  : (buf_add(&request->text, "\n", 1) < 0 ? no_memory(err) : 0);
+    if (rc < 0) {
+        return rc;
+    }
+    rc = buf_add(&request->text, "\n", 1);
+    return rc < 0 ? not_added(rc, "'argv'", err) : 0;
 }
 
 /* ---- The others ---- */

@@ -247,6 +247,33 @@ static void a_request_is_read_in_all_its_members(void **state)
     exec_request_done(&request);
 }
 
+/* The text of argv ends with a newline, for which there must be room too. */
+static void an_argv_of_a_byte_too_much_is_too_long(void **state)
+{
+    char *word = malloc(EXEC_SCRIPT_MAX + 1);
+    struct buf json = BUF_INIT(EXEC_REQUEST_MAX);
+    struct exec_request request;
+    struct err err = ERR_INIT;
+
+    (void)state;
+    assert_non_null(word);
+    memset(word, 'x', EXEC_SCRIPT_MAX);
+    word[EXEC_SCRIPT_MAX] = '\0';
+    assert_int_equal(buf_printf(&json, "{\"argv\": [\"%s\"]}", word), 0);
+    assert_int_equal(exec_request_parse(json.data, json.size, &request, &err),
+                     -EFBIG);
+    buf_done(&json);
+    word[EXEC_SCRIPT_MAX - 1] = '\0';
+    err_clear(&err);
+    assert_int_equal(buf_printf(&json, "{\"argv\": [\"%s\"]}", word), 0);
+    assert_int_equal(exec_request_parse(json.data, json.size, &request, &err),
+                     0);
+    assert_int_equal(request.text.size, EXEC_SCRIPT_MAX);
+    exec_request_done(&request);
+    buf_done(&json);
+    free(word);
+}
+
 int main(void)
 {
 #define T(name)                                                                \
@@ -261,6 +288,7 @@ int main(void)
         T(an_answer_tells_the_end),
         T(a_long_answer_is_always_the_right_one),
         cmocka_unit_test(a_request_is_read_in_all_its_members),
+        cmocka_unit_test(an_argv_of_a_byte_too_much_is_too_long),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
