@@ -102,12 +102,12 @@ static bool step_csi(struct clean *clean, char c)
     return c >= '@' && c <= '~';
 }
 
-/* A string that is never ended must not swallow the rest. */
+/* A string that is never ended must not swallow the rest: another sequence ends
+ * it too. */
 static bool step_string(struct clean *clean, char c)
 {
     if (clean->state == IN_STRING_ESCAPE) {
-        clean->state = IN_TEXT;
-        return c == '\\';
+        return step_escape(clean, c);
     }
     if (c == '\033') {
         clean->state = IN_STRING_ESCAPE;

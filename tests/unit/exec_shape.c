@@ -72,6 +72,7 @@ static void a_text_is_cleaned_in_whatever_pieces_it_comes(void **state)
         {"\33]0;title\ax", "x", 1},
         {"\33]8;;http://x\33\\link\33]8;;\33\\", "link", 1},
         {"\33]0;no end\nx", "\nx", 2},
+        {"\33]0;no end\33[31mx", "x", 1},
         {"\33(Bx\33)0y", "xy", 1},
         {"\33Px\33\\y\33=\33>z\33c", "yz", 1},
         {"\33[31", "", 0},
