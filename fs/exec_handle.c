@@ -169,6 +169,11 @@ void exec_handle_take(struct file *file, uint64_t owner, struct file_wait *out)
     mutex_unlock(&file->lock);
 }
 
+static bool follows(const struct exec_handle *handle)
+{
+    return !handle->ran && (!handle->current || handle->at_end);
+}
+
 void exec_handle_follow(struct file *file)
 {
     struct exec_handle *handle = file->own;
@@ -177,14 +182,15 @@ void exec_handle_follow(struct file *file)
     bool follow;
 
     mutex_lock(&file->lock);
-    follow = !handle->ran && (!handle->current || handle->at_end);
+    follow = follows(handle);
     mutex_unlock(&file->lock);
     if (!follow || session_exec_last(file->node.session, &last, &none) < 0) {
         return;
     }
     mutex_lock(&file->lock);
-    if (!handle->ran && (!handle->current ||
-                         exec_number(handle->current) != exec_number(last))) {
+    /* Another read may have begun a command meanwhile. */
+    if (follows(handle) && (!handle->current || exec_number(handle->current) !=
+                                                    exec_number(last))) {
         last = bind_locked(file, last);
     }
     mutex_unlock(&file->lock);
