@@ -398,6 +398,7 @@ int e2e_teardown(void **state)
 /*
  * Control groups beside ours whose keepers are dead. Other tests may run beside
  * us, and the groups of a keeper that was killed stay until the next starts.
+ * A keeper that lives holds its group's lock, also where we cannot see its pid.
  */
 static int dead_groups(void)
 {
@@ -405,8 +406,8 @@ static int dead_groups(void)
         "own=$(sed -n s/^0:://p /proc/self/cgroup)\n"
         "for d in /sys/fs/cgroup/unified$own/sessionfs-keeper.* "
         "/sys/fs/cgroup$own/sessionfs-keeper.*; do\n"
-        "p=${d##*keeper.}; [ ! -d $d ] || [ -d /proc/${p%%.*} ] || echo; done"
-        " | wc -l";
+        "p=${d##*keeper.}; [ ! -d $d ] || [ -d /proc/${p%%.*} ] || "
+        "! flock -n $d true || echo; done | wc -l";
     FILE *pipe = popen(script, "r");
     char text[32] = "";
 
