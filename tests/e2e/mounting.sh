@@ -26,6 +26,7 @@ failed=0
 mkdir "$mnt"
 mount -t tmpfs none /usr/local/bin || exit 1
 ln -s "$program" /usr/local/bin/sessionfs || exit 1
+export PATH="/usr/local/bin:$PATH" # mount.fuse3 looks there as it is told.
 trap 'umount -l "$mnt" 2>/dev/null; wait_end' EXIT
 trap 'exit 1' HUP INT TERM
 
