@@ -196,9 +196,10 @@ static void ask(const struct stream *stream, struct pollfd polls[2])
     if (!stream->ended && !full) {
         polls[0].fd = stream->from;
     }
-    /* Without events: a reader that goes away is told in any case. */
+    /* Without events: a reader that goes away is told in any case, unless it
+     * has had everything. */
     polls[1] = (struct pollfd){
-        .fd = stream->to,
+        .fd = is_done(stream) ? -1 : stream->to,
         .events = full ? POLLOUT : 0,
     };
 }
