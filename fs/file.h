@@ -72,7 +72,7 @@ struct file_ops {
     bool slow;
     /* What a read from the start would give now. */
     uint64_t (*size)(const struct node_ctx *ctx);
-    /* Makes file->own. */
+    /* Makes file->own, or what else it needs from its opening on. */
     int (*init)(struct file *file, struct err *err);
     /* Frees file->own. */
     void (*done)(struct file *file);

@@ -161,6 +161,15 @@ static bool view_readable(struct file *file, enum exec_view view)
     return exec_ended(file->exec) || exec_size(file->exec, view) > place;
 }
 
+/* The size is learnt now: where a command is forgotten while its output is
+ * open, a read must fail, and not find an empty output. */
+static int view_init(struct file *file, struct err *err)
+{
+    (void)err;
+    (void)exec_size(file->exec, EXEC_OUTPUT);
+    return 0;
+}
+
 /* The functions of one view. */
 #define VIEW(name, view)                                                       \
     static uint64_t name##_size(const struct node_ctx *ctx)                    \
@@ -179,6 +188,7 @@ static bool view_readable(struct file *file, enum exec_view view)
     }                                                                          \
     static const struct file_ops name##_ops = {                                \
         .size = name##_size,                                                   \
+        .init = view_init,                                                     \
         .read = name##_read,                                                   \
         .readable = name##_readable,                                           \
     }

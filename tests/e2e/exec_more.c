@@ -153,7 +153,14 @@ static void the_newest_thousand_commands_stay(void **state)
         "for i in range(1010):\n"
         "    os.write(f, b\"echo x\")\n"
         "    assert os.read(f, 9) == b\"x\\n\"\n"
-        "    assert os.read(f, 9) == b\"\"\n'\n"
+        "    assert os.read(f, 9) == b\"\"\n"
+        "    if i == 5: old = os.open(\"execs/2/stdout\", os.O_RDONLY)\n"
+        "while os.path.exists(\"execs/2\"): pass\n"
+        /* The record goes first. */
+        "try:\n"
+        "    while os.pread(old, 9, 0) == b\"x\\n\": pass\n"
+        "    print(\"empty\")\n"
+        "except OSError as e: print(e.strerror)\n'\n"
         /* The one that runs stays, whatever its number. */
         "for i in $(seq 100); do [ $(ls execs | wc -l) = 1002 ] && break; "
         "sleep 0.05; done; ls execs | wc -l; ls execs | sort -n | "
@@ -166,7 +173,8 @@ static void the_newest_thousand_commands_stay(void **state)
         "done; ls execs | wc -l; d=$(echo $STATE/sessions/*/execs/1012.log); "
         "ls ${d%/*} | "
         "grep -c '^[1-9][.]'; true",
-        "1\n1002\n1\n12\nrunning\nNo such file\n1012\n137\n1001\n0\n");
+        "1\nNo such file or directory\n1002\n1\n12\nrunning\nNo such "
+        "file\n1012\n137\n1001\n0\n");
 }
 
 static long daemon_rss_kib(void)
