@@ -146,33 +146,33 @@ static void the_newest_thousand_commands_stay(void **state)
 {
     (void)state;
     expect_shell(
-        BG
-        "for i in $(seq 80); do n=$n$NAP; done; bg \"$n\"\n"
-        "python3 -c 'import os\n"
-        "f = os.open(\"exec\", os.O_RDWR)\n"
-        "for i in range(1010):\n"
-        "    os.write(f, b\"echo x\")\n"
-        "    assert os.read(f, 9) == b\"x\\n\"\n"
-        "    assert os.read(f, 9) == b\"\"\n"
-        "    if i == 5: old = os.open(\"execs/2/stdout\", os.O_RDONLY)\n"
-        "while os.path.exists(\"execs/2\"): pass\n"
-        /* The record goes first. */
-        "try:\n"
-        "    while os.pread(old, 9, 0) == b\"x\\n\": pass\n"
-        "    print(\"empty\")\n"
-        "except OSError as e: print(e.strerror)\n'\n"
-        /* The one that runs stays, whatever its number. */
-        "for i in $(seq 100); do [ $(ls execs | wc -l) = 1002 ] && break; "
-        "sleep 0.05; done; ls execs | wc -l; ls execs | sort -n | "
-        "sed -n 2,3p\n"
-        "cat execs/1/status; cat execs/5/status 2>&1 | "
-        "grep -o 'No such file'\n"
-        "echo 'echo y' > exec; readlink execs/last\n"
-        "echo KILL > execs/1/signal; cat execs/1/wait; echo true > exec\n"
-        "for i in $(seq 100); do [ -e execs/1 ] || break; sleep 0.05; "
-        "done; ls execs | wc -l; d=$(echo $STATE/sessions/*/execs/1012.log); "
-        "ls ${d%/*} | "
-        "grep -c '^[1-9][.]'; true",
+        BG "for i in $(seq 80); do n=$n$NAP; done; bg \"$n\"\n"
+           "python3 -c 'import os\n"
+           "f = os.open(\"exec\", os.O_RDWR)\n"
+           "for i in range(1010):\n"
+           "    os.write(f, b\"echo x\")\n"
+           "    assert os.read(f, 9) == b\"x\\n\"\n"
+           "    assert os.read(f, 9) == b\"\"\n"
+           "    if i == 5: old = os.open(\"execs/2/stdout\", os.O_RDONLY)\n"
+           "while os.path.exists(\"execs/2\"): pass\n"
+           /* The record goes first. */
+           "try:\n"
+           "    while os.pread(old, 9, 0) == b\"x\\n\": pass\n"
+           "    print(\"empty\")\n"
+           "except OSError as e: print(e.strerror)\n'\n"
+           /* The one that runs stays, whatever its number. */
+           "for i in $(seq 100); do [ $(ls execs | wc -l) = 1002 ] && break; "
+           "sleep 0.05; done; ls execs | wc -l; ls execs | sort -n | "
+           "sed -n 2,3p\n"
+           "cat execs/1/status; cat execs/5/status 2>&1 | "
+           "grep -o 'No such file'\n"
+           "echo 'echo y' > exec; readlink execs/last\n"
+           "echo KILL > execs/1/signal; cat execs/1/wait; echo true > exec\n"
+           "d=$(echo $STATE/sessions/*/execs/1012.log)\n"
+           "old() { ls ${d%/*} | grep -c '^[1-9][.]'; }\n"
+           "for i in $(seq 100); do [ $(ls execs | wc -l) = 1001 ] && "
+           "[ $(old) = 0 ] && break; sleep 0.05; done\n"
+           "ls execs | wc -l; old; true",
         "1\nNo such file or directory\n1002\n1\n12\nrunning\nNo such "
         "file\n1012\n137\n1001\n0\n");
 }
