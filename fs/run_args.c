@@ -42,7 +42,7 @@ static const char help[] =
     "                     $SESSIONFS_MOUNT, else your only mount)\n"
     "  -h, --help         print this text\n"
     "\n"
-    "A standard input that is no terminal is read to its end, less than 6 MiB,\n"
+    "A standard input that is no terminal is read to its end, under 6 MiB,\n"
     "before the command starts, and is its input then. INT, TERM, HUP and\n"
     "QUIT go to the command; a second one kills it. It is also ended when its\n"
     "output cannot be written any more.\n"
