@@ -145,7 +145,11 @@ void inode_table_clear(struct inode_table *table)
         while (*at) {
             struct inode *inode = *at;
 
+            /* Open files whose RELEASE the kernel dropped count no more. */
             inode->lookups = 0;
+            inode->refs -= inode->opens;
+            inode->opens = 0;
+            list_remove(&inode->open_link);
             if (inode->refs) {
                 at = &inode->next;
                 continue;

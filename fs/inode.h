@@ -31,8 +31,8 @@ struct inode_key {
 struct inode_table *inode_table_new(const struct inode_key *root);
 
 /**
- * Forgets all lookups, as the kernel does at the end of a mount. Inodes with
- * references stay until those are given back.
+ * Forgets all lookups and open handles, as the kernel does at the end of a
+ * mount. Inodes with other references stay until those are given back.
  *
  * @param table the table
  */
