@@ -464,6 +464,23 @@ static void open_files_are_told_until_their_last_close(void **state)
     inode_table_free(table);
 }
 
+static void the_end_of_the_mount_closes_what_is_open(void **state)
+{
+    struct inode_table *table = inode_table_new(&root_key);
+    struct inode *a = look_up(table, 1);
+    struct inode *b = look_up(table, 2);
+
+    (void)state;
+    inode_opened(table, a);
+    inode_opened(table, b);
+    (void)inode_ref(table, b);
+    inode_table_clear(table);
+    assert_int_equal(inode_count(table), 1);
+    inode_unref(table, b);
+    assert_int_equal(inode_count(table), 0);
+    inode_table_free(table);
+}
+
 enum {
     MILLION = 1000 * 1000,
     WINDOW = 100 * 1000
@@ -509,6 +526,7 @@ int main(void)
         cmocka_unit_test(a_file_has_one_inode_while_it_is_known),
         cmocka_unit_test(a_reference_outlives_the_kernels_interest),
         cmocka_unit_test(open_files_are_told_until_their_last_close),
+        cmocka_unit_test(the_end_of_the_mount_closes_what_is_open),
         cmocka_unit_test(a_million_lookups_leave_nothing_behind),
     };
 
