@@ -83,3 +83,13 @@ const char *buf_str(const struct buf *buf)
 {
     return buf->data ? buf->data : "";
 }
+
+bool buf_blank(const char *data, size_t size)
+{
+    for (size_t i = 0; i < size; i++) {
+        if (!memchr(" \t\n\v\f\r", data[i], 6)) {
+            return false;
+        }
+    }
+    return true;
+}

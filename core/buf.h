@@ -7,6 +7,7 @@
 
 #include "core/compiler.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 
 struct buf {
@@ -62,5 +63,12 @@ MUST_USE int buf_printf(struct buf *buf, const char *fmt, ...) PRINTF(2, 3);
  * @return its data, NUL-terminated, "" while it is empty; borrowed
  */
 const char *buf_str(const struct buf *buf);
+
+/**
+ * @param data borrowed
+ * @param size bytes
+ * @return whether there is nothing but blanks and line ends
+ */
+bool buf_blank(const char *data, size_t size);
 
 #endif

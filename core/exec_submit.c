@@ -13,18 +13,15 @@
 
 static int check_script(const char *script, size_t size, struct err *err)
 {
-    bool blank = true;
-
     if (size > EXEC_SCRIPT_MAX) {
         return err_set(err, EFBIG, "the command is over 1 MiB long");
     }
     if (memchr(script, '\0', size)) {
         return err_set(err, EINVAL, "the command holds a NUL byte");
     }
-    for (size_t i = 0; i < size && blank; i++) {
-        blank = strchr(" \t\n\v\f\r", script[i]) != NULL;
-    }
-    return blank ? err_set(err, EINVAL, "the command is empty") : 0;
+    return buf_blank(script, size)
+               ? err_set(err, EINVAL, "the command is empty")
+               : 0;
 }
 
 static int make_dirs(struct session *session, struct err *err)

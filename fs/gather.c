@@ -150,23 +150,13 @@ int gather_json(struct gather *gather, uint64_t owner, const void *data,
     return tell(gather, err);
 }
 
-static bool is_blank(const struct buf *bytes)
-{
-    for (size_t i = 0; i < bytes->size; i++) {
-        if (!strchr(" \t\n\v\f\r", bytes->data[i])) {
-            return false;
-        }
-    }
-    return true;
-}
-
 bool gather_take(struct gather *gather, uint64_t owner, struct buf *out)
 {
     struct text *text = find(gather, owner);
     bool something = false;
 
     if (text) {
-        something = !is_blank(&text->bytes);
+        something = !buf_blank(text->bytes.data, text->bytes.size);
         if (something) {
             *out = text->bytes;
             buf_init(&text->bytes, gather->kind->max);
