@@ -87,7 +87,7 @@ const char *buf_str(const struct buf *buf)
 bool buf_blank(const char *data, size_t size)
 {
     for (size_t i = 0; i < size; i++) {
-        if (!memchr(" \t\n\v\f\r", data[i], 6)) {
+        if (data[i] == '\0' || !strchr(" \t\n\v\f\r", data[i])) {
             return false;
         }
     }
