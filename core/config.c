@@ -5,11 +5,91 @@
 #include "core/cleanup.h"
 #include "core/json.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 enum {
-    CONFIG_TEXT_MAX = 1024 * 1024
+    CONFIG_TEXT_MAX = 1024 * 1024,
+    DAY_S = 24 * 3600,
+    DAY_MS = DAY_S * 1000,
 };
+
+/* A field that is a number or a bool. */
+struct field {
+    const char *name;
+    size_t offset;
+    bool is_bool;
+    int64_t min;
+    int64_t max;
+    int64_t fallback;
+    const char *too_small; /* What is said of less than min; NULL: a range. */
+};
+
+#define NUMBER(member_, min_, max_, fallback_, ...)                            \
+    {                                                                          \
+        .name = #member_, .offset = offsetof(struct config, member_),          \
+        .min = (min_), .max = (max_), .fallback = (fallback_), __VA_ARGS__     \
+    }
+#define BOOL(member_, fallback_)                                               \
+    {                                                                          \
+        .name = #member_, .offset = offsetof(struct config, member_),          \
+        .is_bool = true, .fallback = (fallback_)                               \
+    }
+
+static const struct field fields[] = {
+    BOOL(auto_start, true),
+    BOOL(idle_pause_enabled, true),
+    NUMBER(idle_pause_after_seconds, 1, INT32_MAX, 180,
+           .too_small = "session_sandbox config requires "
+                        "idle_pause_after_seconds >= 1"),
+    NUMBER(exec_timeout_ms, 0, INT32_MAX, 0),
+    NUMBER(create_timeout_ms, 1, DAY_MS, 300000),
+    NUMBER(call_timeout_ms, 1, DAY_MS, 60000),
+};
+
+static const char *const wake_words[] = {
+    [CONFIG_WAKE_ACCESS] = "access",
+    [CONFIG_WAKE_EXEC] = "exec",
+};
+
+static int no_memory(struct err *err)
+{
+    return err_set(err, ENOMEM, "out of memory");
+}
+
+static int wrong(struct err *err, const char *name, const char *what)
+{
+    return err_set(err, EINVAL,
+                   "Invalid session_sandbox config: '%s' must be %s", name,
+                   what);
+}
+
+static void set_field(struct config *config, const struct field *field,
+                      int64_t value)
+{
+    char *at = (char *)config + field->offset;
+
+    if (field->is_bool) {
+        *(bool *)(void *)at = value != 0;
+    } else {
+        *(int64_t *)(void *)at = value;
+    }
+}
+
+static int64_t get_field(const struct config *config, const struct field *field)
+{
+    const char *at = (const char *)config + field->offset;
+
+    return field->is_bool ? *(const bool *)(const void *)at
+                          : *(const int64_t *)(const void *)at;
+}
+
+static void set_fallbacks(struct config *config)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(fields); i++) {
+        set_field(config, &fields[i], fields[i].fallback);
+    }
+}
 
 int config_default(const char *provider, struct config *out, struct err *err)
 {
@@ -20,11 +100,132 @@ int config_default(const char *provider, struct config *out, struct err *err)
 
     if (!config.provider || !config.provider_config) {
         config_done(&config);
-        return err_set(err, ENOMEM, "out of memory");
+        return no_memory(err);
     }
+    set_fallbacks(&config);
+    config.auto_start = false;
     *out = config;
     return 0;
 }
+
+static int read_field(const struct js *value, const struct field *field,
+                      struct config *out, struct err *err)
+{
+    if (field->is_bool) {
+        if (js_type(value) != JS_BOOL) {
+            return wrong(err, field->name, "a boolean");
+        }
+        set_field(out, field, js_bool(value));
+        return 0;
+    }
+    if (js_type(value) != JS_INT) {
+        return wrong(err, field->name, "an integer");
+    }
+    if (js_int(value) < field->min && field->too_small) {
+        return err_set(err, EINVAL, "%s", field->too_small);
+    }
+    if (js_int(value) < field->min || js_int(value) > field->max) {
+        return err_set(err, EINVAL,
+                       "Invalid session_sandbox config: '%s' must be from "
+                       "%lld to %lld",
+                       field->name, (long long)field->min,
+                       (long long)field->max);
+    }
+    set_field(out, field, js_int(value));
+    return 0;
+}
+
+static int read_fields(const struct js *js, struct config *out, struct err *err)
+{
+    int rc = 0;
+
+    for (size_t i = 0; i < ARRAY_SIZE(fields) && rc == 0; i++) {
+        struct js *value = js_get(js, fields[i].name);
+
+        if (value) {
+            rc = read_field(value, &fields[i], out, err);
+        }
+        js_free(value);
+    }
+    return rc;
+}
+
+static int read_wake(const struct js *js, struct config *out, struct err *err)
+{
+    struct js *value = js_get(js, "wake");
+    const char *word = js_text(js, "wake");
+    int rc = value ? wrong(err, "wake", "'access' or 'exec'") : 0;
+
+    js_free(value);
+    for (size_t i = 0; word && i < ARRAY_SIZE(wake_words); i++) {
+        if (strcmp(word, wake_words[i]) == 0) {
+            out->wake = (enum config_wake)i;
+            err_clear(err);
+            rc = 0;
+        }
+    }
+    return rc;
+}
+
+/* ---- init ---- */
+
+static int add_command(void *arg, const char *key, const struct js *value,
+                       struct err *err)
+{
+    struct config *config = arg;
+    const char *text;
+    size_t size;
+    char *copy;
+
+    (void)key;
+    if (js_type(value) != JS_TEXT) {
+        return wrong(err, "init.commands", "an array of strings");
+    }
+    text = js_bytes(value, &size);
+    if (memchr(text, '\0', size)) {
+        return wrong(err, "init.commands", "free of NUL bytes");
+    }
+    copy = strdup(text);
+    if (!copy) {
+        return no_memory(err);
+    }
+    config->init_commands[config->init_count++] = copy;
+    return 0;
+}
+
+static int read_commands(const struct js *commands, struct config *out,
+                         struct err *err)
+{
+    if (js_type(commands) != JS_ARRAY) {
+        return wrong(err, "init.commands", "an array of strings");
+    }
+    out->init_commands = calloc(js_count(commands) + 1, sizeof(char *));
+    if (!out->init_commands) {
+        return no_memory(err);
+    }
+    return js_each(commands, add_command, out, err);
+}
+
+static int read_init(const struct js *js, struct config *out, struct err *err)
+{
+    struct js *init = js_get(js, "init");
+    struct js *commands = NULL;
+    int rc = 0;
+
+    if (init && !js_is_object(init)) {
+        rc = wrong(err, "init", "an object");
+    } else if (init) {
+        commands = js_get(init, "commands");
+    }
+    if (commands) {
+        rc = read_commands(commands, out, err);
+    }
+    js_free(commands);
+    js_free(init);
+    return rc;
+}
+
+/* ---- The whole ---- */
 
 /* The text of provider_config, `{}` where there is none. */
 static int read_provider_config(const struct js *js, char **out,
@@ -35,41 +236,56 @@ static int read_provider_config(const struct js *js, char **out,
     int rc = 0;
 
     if (inner && !js_is_object(inner)) {
-        rc = err_set(err, EINVAL, "'provider_config' must be an object");
+        rc = wrong(err, "provider_config", "an object");
     } else if (inner && js_write(inner, &text) < 0) {
-        rc = err_set(err, ENOMEM, "out of memory");
+        rc = no_memory(err);
     }
     js_free(inner);
     if (rc == 0) {
         *out = strdup(text.size ? buf_str(&text) : "{}");
-        rc = *out ? 0 : err_set(err, ENOMEM, "out of memory");
+        rc = *out ? 0 : no_memory(err);
     }
     buf_done(&text);
     return rc;
 }
 
-static int read_config(const struct js *js, struct config *out, struct err *err)
+static int read_provider(const struct js *js, struct config *out,
+                         struct err *err)
 {
-    const char *provider;
+    const char *provider = js_text(js, "provider");
 
-    if (!js_is_object(js)) {
-        return err_set(err, EINVAL, "session_sandbox config must be an object");
-    }
-    provider = js_text(js, "provider");
     if (!provider || provider[strspn(provider, " \t\r\n")] == '\0') {
         return err_set(err, EINVAL,
                        "session_sandbox config requires non-empty 'provider'");
     }
     out->provider = strdup(provider);
-    if (!out->provider) {
-        return err_set(err, ENOMEM, "out of memory");
+    return out->provider ? 0 : no_memory(err);
+}
+
+static int read_config(const struct js *js, struct config *out, struct err *err)
+{
+    int rc;
+
+    if (!js_is_object(js)) {
+        return err_set(err, EINVAL, "session_sandbox config must be an object");
     }
-    return read_provider_config(js, &out->provider_config, err);
+    set_fallbacks(out);
+    rc = read_provider(js, out, err);
+    if (rc == 0) {
+        rc = read_fields(js, out, err);
+    }
+    if (rc == 0) {
+        rc = read_wake(js, out, err);
+    }
+    if (rc == 0) {
+        rc = read_init(js, out, err);
+    }
+    return rc < 0 ? rc : read_provider_config(js, &out->provider_config, err);
 }
 
 int config_parse(const char *text, struct config *out, struct err *err)
 {
-    struct config config = {NULL, NULL};
+    struct config config = {.provider = NULL};
     struct js *js = NULL;
     int rc = js_parse(text, strlen(text), &js, err);
 
@@ -86,6 +302,19 @@ int config_parse(const char *text, struct config *out, struct err *err)
     return 0;
 }
 
+static struct js *init_js(const struct config *config)
+{
+    struct js *init = js_object();
+    struct js *commands = js_array();
+
+    for (size_t i = 0; i < config->init_count; i++) {
+        js_add_bytes(commands, config->init_commands[i],
+                     strlen(config->init_commands[i]));
+    }
+    js_set(init, "commands", commands);
+    return init;
+}
+
 int config_text(const struct config *config, char **out, struct err *err)
 {
     struct js *js = js_object();
@@ -93,7 +322,16 @@ int config_text(const struct config *config, char **out, struct err *err)
     int rc;
 
     js_set_text(js, "provider", config->provider);
+    for (size_t i = 0; i < ARRAY_SIZE(fields); i++) {
+        if (fields[i].is_bool) {
+            js_set_bool(js, fields[i].name, get_field(config, &fields[i]) != 0);
+        } else {
+            js_set_int(js, fields[i].name, get_field(config, &fields[i]));
+        }
+    }
+    js_set_text(js, "wake", wake_words[config->wake]);
     js_set_raw(js, "provider_config", config->provider_config);
+    js_set(js, "init", init_js(config));
     rc = js_write(js, &text);
     js_free(js);
     if (rc < 0) {
@@ -106,8 +344,11 @@ int config_text(const struct config *config, char **out, struct err *err)
 
 void config_done(struct config *config)
 {
+    for (size_t i = 0; i < config->init_count; i++) {
+        free(config->init_commands[i]);
+    }
+    free((void *)config->init_commands);
     free(config->provider);
     free(config->provider_config);
-    config->provider = NULL;
-    config->provider_config = NULL;
+    *config = (struct config){.provider = NULL};
 }

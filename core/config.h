@@ -1,16 +1,40 @@
-/* The config of a session: which provider, and what the provider is told. */
+/*
+ * The config of a session: which provider, what the provider is told, and
+ * how the session behaves. A JSON document; keys that are not known here are
+ * let pass, those of provider_config are checked by the provider's table.
+ */
 #ifndef SESSIONFS_CONFIG_H
 #define SESSIONFS_CONFIG_H
 
 #include "core/err.h"
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* What wakes a paused sandbox whose engine cannot read files of one. */
+enum config_wake {
+    CONFIG_WAKE_ACCESS, /* Also file data that is read or written, */
+    CONFIG_WAKE_EXEC,   /* or commands and `status` alone. */
+};
+
 struct config {
     char *provider;
     char *provider_config; /* A JSON object. */
+    bool auto_start;
+    bool idle_pause_enabled;
+    int64_t idle_pause_after_seconds;
+    enum config_wake wake;
+    int64_t exec_timeout_ms; /* Of commands that name none; 0: none. */
+    int64_t create_timeout_ms;
+    int64_t call_timeout_ms; /* Of every other call of the engine. */
+    char **init_commands;    /* init_count of them. */
+    size_t init_count;
 };
 
 /**
- * Makes the built-in config.
+ * Makes the built-in config, which is that of mkdir without a profile: it
+ * does not start by itself.
  *
  * @param provider its provider
  * @param out      filled on success; config_done() frees it
@@ -21,7 +45,7 @@ MUST_USE int config_default(const char *provider, struct config *out,
                             struct err *err);
 
 /**
- * Reads a config.
+ * Reads a config. What it does not say has its default.
  *
  * @param text JSON
  * @param out  filled on success; config_done() frees it
@@ -32,7 +56,7 @@ MUST_USE int config_parse(const char *text, struct config *out,
                           struct err *err);
 
 /**
- * Writes a config as JSON.
+ * Writes a config as JSON, every field of it.
  *
  * @param config read
  * @param out    the text, the caller's to free, on success
@@ -42,7 +66,7 @@ MUST_USE int config_parse(const char *text, struct config *out,
 MUST_USE int config_text(const struct config *config, char **out,
                          struct err *err);
 
-/** @param config its strings are freed and set to NULL */
+/** @param config its strings are freed; it is empty then */
 void config_done(struct config *config);
 
 #endif

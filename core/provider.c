@@ -4,6 +4,7 @@
  */
 #include "core/provider.h"
 
+#include "core/buf.h"
 #include "core/mutex.h"
 
 #include <errno.h>
@@ -19,6 +20,7 @@ enum op {
     OP_STATUS,
     OP_EXEC,
     OP_SIGNAL,
+    OP_LIMITS,
     OP_ROOT,
     OP_FILES,
     OP_COUNT,
@@ -29,7 +31,8 @@ static const char *const op_names[OP_COUNT] = {
     [OP_PAUSE] = "pause",   [OP_DESTROY] = "destroy",
     [OP_STATUS] = "status", [OP_CHECKPOINT] = "checkpoint",
     [OP_EXEC] = "exec",     [OP_SIGNAL] = "signal",
-    [OP_ROOT] = "root",     [OP_FILES] = "files",
+    [OP_LIMITS] = "limits", [OP_ROOT] = "root",
+    [OP_FILES] = "files",
 };
 
 struct provider_calls {
@@ -239,6 +242,19 @@ int provider_root(struct provider *provider, const struct sandbox *sandbox,
     begin(provider, OP_ROOT);
     return end(provider, OP_ROOT,
                provider->ops->root(provider, sandbox, out, err), err);
+}
+
+int provider_limits(struct provider *provider, const struct sandbox *sandbox,
+                    struct buf *out, struct err *err)
+{
+    if (!provider->ops->limits) {
+        int rc = buf_add(out, "{}", 2);
+
+        return rc < 0 ? err_set(err, -rc, "limits") : 0;
+    }
+    begin(provider, OP_LIMITS);
+    return end(provider, OP_LIMITS,
+               provider->ops->limits(provider, sandbox, out, err), err);
 }
 
 void provider_files_begin(struct provider *provider)

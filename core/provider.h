@@ -20,6 +20,7 @@
 #define SESSIONFS_PROVIDER_H
 
 #include "core/cancel.h"
+#include "core/config_key.h"
 #include "core/err.h"
 #include "core/loop.h"
 
@@ -262,6 +263,25 @@ typedef int provider_root_fn(struct provider *provider,
                              const struct sandbox *sandbox,
                              struct provider_root *out, struct err *err);
 
+struct buf;
+
+/**
+ * Tells how each limit of a sandbox is enforced here, or that it is not.
+ * Does not block.
+ *
+ * @param provider an open provider
+ * @param sandbox  which; its instance may be empty: of a sandbox to be
+ * @param out      appended to: a JSON object that has for each limit an object
+ *                 {"value": number or null, "by": text or null, "why": text},
+ *                 where `by` is what enforces it, null: nothing does, and
+ *                 then `why` says for what reason
+ * @param err      filled on failure
+ * @return 0 or a negative errno
+ */
+typedef int provider_limits_fn(struct provider *provider,
+                               const struct sandbox *sandbox, struct buf *out,
+                               struct err *err);
+
 /* One entry of a listing. */
 struct provider_entry {
     const char *name; /* Bytes without '/' and NUL; borrowed. */
@@ -336,6 +356,8 @@ struct provider_ops {
     const char *name;
     const char *summary; /* One line for people: in --help. */
     unsigned flags;      /* enum provider_flags */
+    /* Of provider_config; ends with a key without a name. NULL: no keys. */
+    const struct config_key *keys;
 
     /* Required. */
     provider_open_fn *open;
@@ -350,7 +372,8 @@ struct provider_ops {
     /* Optional. */
     provider_life_fn *checkpoint; /* NULL: none is ever due. */
     provider_signal_fn *signal;
-    provider_root_fn *root; /* One of root and files is set. */
+    provider_limits_fn *limits; /* NULL: none are known. */
+    provider_root_fn *root;     /* One of root and files is set. */
     const struct provider_files *files;
 };
 
@@ -389,6 +412,7 @@ provider_status_fn provider_status MUST_USE;
 provider_exec_fn provider_exec MUST_USE;
 provider_signal_fn provider_signal MUST_USE;
 provider_root_fn provider_root MUST_USE;
+provider_limits_fn provider_limits MUST_USE; /* `{}` without the slot. */
 
 /**
  * Counts a call of `struct provider_files`, made by core/workspace_remote

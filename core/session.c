@@ -3,7 +3,6 @@
 
 #include "core/buf.h"
 #include "core/cleanup.h"
-#include "core/config.h"
 #include "core/json.h"
 #include "core/registry_priv.h"
 #include "core/session_priv.h"
@@ -32,14 +31,11 @@ const char *session_status_name(enum session_status status)
 static int read_config(struct session *session, const char *text,
                        struct err *err)
 {
-    struct config config;
-    int rc = config_parse(text, &config, err);
+    int rc = config_parse(text, &session->config, err);
 
     if (rc == 0) {
-        session->provider_name = TAKE_PTR(config.provider);
-        session->provider_config = TAKE_PTR(config.provider_config);
         session->provider =
-            registry_provider(session->registry, session->provider_name);
+            registry_provider(session->registry, session->config.provider);
     }
     return rc;
 }
@@ -126,8 +122,7 @@ void session_free(struct session *session)
     mutex_unlock(&session->lock);
     cond_done(&session->files_left);
     mutex_done(&session->lock);
-    free(session->provider_name);
-    free(session->provider_config);
+    config_done(&session->config);
     free(session->dir);
     free(session);
 }
@@ -171,8 +166,8 @@ int session_need_provider(const struct session *session, struct err *err)
 {
     return session->provider
                ? 0
-               : registry_no_provider(session->registry, session->provider_name,
-                                      err);
+               : registry_no_provider(session->registry,
+                                      session->config.provider, err);
 }
 
 uint64_t session_number(const struct session *session)
@@ -255,14 +250,38 @@ static void add_all(struct session *session, struct js *js)
 
     js_set_bool(js, "configured", true);
     js_set_bool(js, "exists", session->has_record);
-    js_set_text(js, "provider", session->provider_name);
+    js_set_text(js, "provider", session->config.provider);
     add_record(session, js);
     js_set_text(js, "observed",
                 session_status_name(session_status_locked(session)));
     js_set_time(js, "observed_at", seen->known ? seen->at_us : 0);
     js_set_text(js, "engine_state", state_word(seen));
     js_set_int(js, "generation", (int64_t)session->generation);
-    js_set(js, "limits", js_object());
+}
+
+/* Asks the provider how a sandbox's limits are enforced here. */
+static void add_limits(struct session *session, struct js *js)
+{
+    char id[SESSION_ID_SIZE];
+    struct instance instance = {.external_id = NULL};
+    const struct sandbox sandbox = {
+        .number = session->number,
+        .id = id,
+        .dir = session->dir,
+        .config = session->config.provider_config,
+        .instance = &instance,
+    };
+    struct buf text = BUF_INIT(DETAIL_MAX);
+    struct err err = ERR_INIT;
+
+    session_id(session, id);
+    if (!session->provider ||
+        provider_limits(session->provider, &sandbox, &text, &err) < 0) {
+        js_set(js, "limits", js_object());
+    } else {
+        js_set_raw(js, "limits", buf_str(&text));
+    }
+    buf_done(&text);
 }
 
 int session_status_json(struct session *session, struct buf *out,
@@ -276,6 +295,7 @@ int session_status_json(struct session *session, struct buf *out,
         mutex_lock(&session->lock);
         add_all(session, js);
         mutex_unlock(&session->lock);
+        add_limits(session, js);
     }
     rc = js_write(js, out);
     js_free(js);

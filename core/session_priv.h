@@ -6,6 +6,7 @@
 #define SESSIONFS_SESSION_PRIV_H
 
 #include "core/buf.h"
+#include "core/config.h"
 #include "core/list.h"
 #include "core/mutex.h"
 #include "core/session.h"
@@ -61,8 +62,7 @@ struct session {
     uint64_t number;
     int64_t created_us;
     struct provider *provider; /* NULL: not in the table, or not open. */
-    char *provider_name;
-    char *provider_config;
+    struct config config;
     char *dir; /* STATE/sessions/NUMBER */
     struct workers *life;
     struct workers *status;

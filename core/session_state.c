@@ -21,7 +21,7 @@ int session_call_init(struct session *session, struct session_call *out,
         .number = session->number,
         .id = out->id,
         .dir = session->dir,
-        .config = session->provider_config,
+        .config = session->config.provider_config,
         .instance = &out->state.instance,
     };
     return 0;
