@@ -1,5 +1,5 @@
 /* Options. See options.h. */
-#include "fs/options.h"
+#include "fs/options_table.h"
 
 #include "core/cleanup.h"
 #include "core/provider.h"
@@ -10,89 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum option_type {
-    OPTION_TEXT,  /* NAME=VALUE into a char array. */
-    OPTION_FLAG,  /* NAME into a bool. */
-    OPTION_COUNT, /* NAME counted in an unsigned. */
-};
-
-struct option_row {
-    const char *name;
-    const char *value; /* Its name in the help, or NULL. */
-    enum option_type type;
-    size_t offset; /* In struct options. */
-    size_t size;   /* Of the char array. */
-    const char *fallback;
-    const char *text; /* NULL: not in the help. */
-};
-
-#define TEXT(name_, value_, member, fallback_, text_)                          \
-    {                                                                          \
-        .name = (name_), .value = (value_), .type = OPTION_TEXT,               \
-        .offset = offsetof(struct options, member),                            \
-        .size = sizeof(((struct options *)NULL)->member),                      \
-        .fallback = (fallback_), .text = (text_)                               \
-    }
-#define FLAG(name_, member, text_)                                             \
-    {                                                                          \
-        .name = (name_), .type = OPTION_FLAG,                                  \
-        .offset = offsetof(struct options, member), .text = (text_)            \
-    }
-#define COUNT(name_, member)                                                   \
-    {                                                                          \
-        .name = (name_), .type = OPTION_COUNT,                                 \
-        .offset = offsetof(struct options, member)                             \
-    }
-
-/* The -o options. */
-static const struct option_row rows[] = {
-    TEXT("state", "DIR", state, NULL,
-         "where sessions are kept (default: /var/lib/sessionfs for root, else "
-         "sessionfs in $XDG_STATE_HOME or ~/.local/state)"),
-    TEXT("provider", "NAME", provider, "local",
-         "engine of new sessions, one of those below (default: local)"),
-    FLAG("allow_other", allow_other, "let root into the mount of another user"),
-    FLAG("ro", read_only, "mount read-only: nothing can be changed or run"),
-    FLAG("noexec", no_exec, "the host runs no programs that lie in the mount"),
-    COUNT("suid", suid),
-    COUNT("dev", dev),
-};
-
-/* What is always so, and what mount(8) says to itself or to others. */
-static const char *const ignored[] = {
-    "_netdev",
-    "async",
-    "atime",
-    "auto",
-    "default_permissions",
-    "defaults",
-    "diratime",
-    "exec",
-    "group",
-    "lazytime",
-    "loud",
-    "noatime",
-    "noauto",
-    "nodev",
-    "nodiratime",
-    "nofail",
-    "nogroup",
-    "nolazytime",
-    "noowner",
-    "norelatime",
-    "nostrictatime",
-    "nosuid",
-    "nouser",
-    "nousers",
-    "owner",
-    "relatime",
-    "rw",
-    "silent",
-    "strictatime",
-    "user",
-    "users",
-};
 
 /* Options that stand alone. */
 struct flag_row {
@@ -105,6 +22,7 @@ struct flag_row {
 enum {
     KEY_READY_FD = 256,
     KEY_CHECK,
+    KEY_CONFIG,
 };
 
 static const struct flag_row flags[] = {
@@ -114,6 +32,9 @@ static const struct flag_row flags[] = {
      "write a byte to file descriptor N once mounted"},
     {KEY_CHECK, "check", NULL,
      "say what works here and what does not, and mount nothing"},
+    {KEY_CONFIG, "config", "FILE",
+     "read options from FILE and not from /etc/sessionfs.conf (root) or "
+     "~/.config/sessionfs/sessionfs.conf"},
     {'h', "help", NULL, "print this text"},
     {'V', "version", NULL, "print the version"},
 };
@@ -123,18 +44,30 @@ static const char usage[] = "Usage: sessionfs [options] [SOURCE] MOUNTPOINT";
 static int parse_args(int argc, char **argv, struct options *out,
                       struct err *err);
 
+/* The file comes first, so that the command line wins; which file it is, the
+ * command line says. */
+static int parse_all(int argc, char **argv, struct options *out,
+                     struct err *err)
+{
+    struct options named = {.ready_fd = -1};
+    int rc = parse_args(argc, argv, &named, err);
+
+    if (rc < 0 || named.help || named.version) {
+        *out = named;
+        return rc;
+    }
+    option_defaults(out);
+    memcpy(out->config, named.config, sizeof(out->config));
+    rc = option_config(out, err);
+    optind = 0; /* getopt() begins anew. */
+    return rc < 0 ? rc : parse_args(argc, argv, out, err);
+}
+
 int options_parse(int argc, char **argv, struct options *out, struct err *err)
 {
     struct options options = {.ready_fd = -1};
-    int rc;
+    int rc = parse_all(argc, argv, &options, err);
 
-    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-        if (rows[i].fallback) {
-            (void)snprintf((char *)&options + rows[i].offset, rows[i].size,
-                           "%s", rows[i].fallback);
-        }
-    }
-    rc = parse_args(argc, argv, &options, err);
     if (rc == 0 && !options.help && !options.version) {
         rc = options_check(&options, err);
     }
@@ -144,19 +77,22 @@ int options_parse(int argc, char **argv, struct options *out, struct err *err)
     return rc;
 }
 
+enum {
+    INDENT = 21, /* Where the texts of the help begin. */
+};
+
 /* Prints a text in lines that end before column 80. */
 static void print_folded(const char *text)
 {
-    static const int indent = 21;
-    int column = indent;
+    int column = INDENT;
 
     while (*text) {
         int len = (int)strcspn(text, " ");
 
-        if (column > indent && column + 1 + len > 79) {
-            (void)printf("\n%*s", indent, "");
-            column = indent;
-        } else if (column > indent) {
+        if (column > INDENT && column + 1 + len > 79) {
+            (void)printf("\n%*s", INDENT, "");
+            column = INDENT;
+        } else if (column > INDENT) {
             (void)putchar(' ');
             column++;
         }
@@ -168,10 +104,15 @@ static void print_folded(const char *text)
     (void)putchar('\n');
 }
 
-/* Prints a row of the help: a head in a column of its own, and a text. */
+/* Prints a row of the help: a head in a column of its own, or on a line where
+ * it is too long, and a text. */
 static void print_row(const char *head, const char *text)
 {
-    (void)printf("%-20s ", head);
+    if (strlen(head) > INDENT - 2) {
+        (void)printf("%s\n%*s", head, INDENT, "");
+    } else {
+        (void)printf("%-*s", INDENT, head);
+    }
     print_folded(text);
 }
 
@@ -214,9 +155,9 @@ void options_help(const struct provider_ops *const *providers)
         print_flag(&flags[i]);
     }
     (void)putchar('\n');
-    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-        if (rows[i].text) {
-            print_option(&rows[i]);
+    for (const struct option_row *row = option_rows; row->name; row++) {
+        if (row->text) {
+            print_option(row);
         }
     }
     (void)printf("\nProviders:\n");
@@ -224,72 +165,6 @@ void options_help(const struct provider_ops *const *providers)
         (void)snprintf(head, sizeof(head), "  %s", (*providers)->name);
         print_row(head, (*providers)->summary);
     }
-}
-
-static int set_text(char *at, const struct option_row *row, const char *value,
-                    struct err *err)
-{
-    if (!value || !*value) {
-        return err_set(err, EINVAL, "option '%s' needs a value", row->name);
-    }
-    if (strlen(value) >= row->size) {
-        return err_set(err, EINVAL, "option '%s' is too long", row->name);
-    }
-    memcpy(at, value, strlen(value) + 1);
-    return 0;
-}
-
-static int set_option(struct options *options, const struct option_row *row,
-                      const char *value, struct err *err)
-{
-    char *at = (char *)options + row->offset;
-
-    if (row->type != OPTION_TEXT && value) {
-        return err_set(err, EINVAL, "option '%s' takes no value", row->name);
-    }
-    switch (row->type) {
-    case OPTION_TEXT:
-        return set_text(at, row, value, err);
-    case OPTION_FLAG:
-        *(bool *)(void *)at = true;
-        break;
-    case OPTION_COUNT:
-        ++*(unsigned *)(void *)at;
-        break;
-    }
-    return 0;
-}
-
-/* Comments for others, as x-systemd.automount, included. */
-static bool is_ignored(const char *name)
-{
-    if (strncmp(name, "x-", 2) == 0 || strncmp(name, "X-", 2) == 0) {
-        return true;
-    }
-    for (size_t i = 0; i < ARRAY_SIZE(ignored); i++) {
-        if (strcmp(ignored[i], name) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static int parse_option(struct options *options, char *text, struct err *err)
-{
-    char *value = strchr(text, '=');
-
-    if (value) {
-        *value++ = '\0';
-    }
-    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-        if (strcmp(rows[i].name, text) == 0) {
-            return set_option(options, &rows[i], value, err);
-        }
-    }
-    if (is_ignored(text)) {
-        return 0;
-    }
-    return err_set(err, EINVAL, "unknown option '%s'", text);
 }
 
 /* Cuts the first option off a list and takes the backslashes out of it: one
@@ -321,7 +196,7 @@ static int parse_list(struct options *options, const char *list,
         char *text = next_option(&left);
 
         if (*text) {
-            rc = parse_option(options, text, err);
+            rc = option_set(options, text, err);
         }
     }
     return rc;
@@ -338,6 +213,15 @@ static int parse_fd(const char *text, int *out, struct err *err)
         return err_set(err, EINVAL, "'%s' is not a file descriptor", text);
     }
     *out = (int)n;
+    return 0;
+}
+
+static int parse_path(const char *text, char out[PATH_MAX], struct err *err)
+{
+    if (!*text || strlen(text) >= PATH_MAX) {
+        return err_set(err, EINVAL, "'%.64s' is no file", text);
+    }
+    memcpy(out, text, strlen(text) + 1);
     return 0;
 }
 
@@ -362,6 +246,8 @@ static int parse_flag(struct options *options, int flag, struct err *err)
         return 0;
     case 'o':
         return parse_list(options, optarg, err);
+    case KEY_CONFIG:
+        return parse_path(optarg, options->config, err);
     case KEY_READY_FD:
         return parse_fd(optarg, &options->ready_fd, err);
     case ':':

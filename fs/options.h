@@ -13,6 +13,7 @@ struct options {
     char mount_point[PATH_MAX]; /* Absolute, without links. */
     char source[256];           /* What the mount table shows. */
     char state[PATH_MAX];       /* Absolute. */
+    char config[PATH_MAX];      /* --config; empty: the usual file. */
     char provider[64];
     unsigned suid; /* How often these were asked for. */
     unsigned dev;

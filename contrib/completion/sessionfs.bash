@@ -33,9 +33,19 @@ _sessionfs()
             mapfile -t list < <("${command[@]}" --help |
                 sed -nE '/^Providers:/,$s/^  ([^ ]+).*/provider=\1/p')
             ;;
+        gid=*)
+            mapfile -t list < <(compgen -g -P gid= -- "${item#*=}")
+            ;;
         *=*)
-            mapfile -t list < <(compgen -d -P "${item%%=*}=" -- "${item#*=}")
-            compopt -o nospace 2>/dev/null
+            # The words that --help names, "links=safe|raw"; else directories.
+            mapfile -t list < <("${command[@]}" --help |
+                sed -nE "s/^  -o (${item%%=*}=)([a-z]+[|][a-z|]+).*/\\1\\2/p" |
+                sed -E ':a; s/^([^=]*=)(.*)[|]/\1\2\n\1/; ta')
+            if [[ ${#list[@]} -eq 0 ]]; then
+                mapfile -t list < <(compgen -d -P "${item%%=*}=" \
+                    -- "${item#*=}")
+                compopt -o nospace 2>/dev/null
+            fi
             ;;
         *)
             mapfile -t list < <("${command[@]}" --help |
@@ -44,6 +54,11 @@ _sessionfs()
             ;;
         esac
         _sessionfs_reply "$head" "$word" "${list[@]/#/"${word%"$item"}"}"
+        return
+        ;;
+    --config)
+        compopt -o filenames 2>/dev/null
+        mapfile -t COMPREPLY < <(compgen -f -- "$cur")
         return
         ;;
     -c | --ready-fd | --timeout | --env)

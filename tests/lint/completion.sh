@@ -28,13 +28,14 @@ expect()
 }
 
 # As the check of the manual page has them, but a word each.
-flags=$(sessionfs --help | sed -nE '/^  -/{s/^  (.{18}).*/\1/;p}' |
+flags=$(sessionfs --help | sed -nE '/^  -/{s/^  //;s/  .*//;p}' |
     tr -s ' ,' '\n' | grep '^-' | sort -u | tr '\n' ' ')
 options=$(sessionfs --help | sed -nE 's/^  -o ([a-z_]+=?).*/\1/p' | sort |
     tr '\n' ' ')
 expect "${flags% }" sessionfs -
 expect '--help' sessionfs --he
-expect '--check' sessionfs --c
+expect '--check' sessionfs --ch
+expect 'fs/main.c' sessionfs --config fs/main.
 expect "${options% }" sessionfs -o ''
 expect 'state=' sessionfs -o st
 expect 'ro,state=' sessionfs -o ro,st

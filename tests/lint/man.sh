@@ -31,7 +31,7 @@ same_options()
     page=$1
     shift
     same "$* --help" "$("$build/bin/sessionfs" "$@" --help |
-        sed -nE '/^  -/{s/^  (.{18}).*/\1/;s/ *$//;p}' | sort)" \
+        sed -nE '/^  -/{s/^  //;s/  .*//;p}' | sort)" \
         "$(sed -nE 's/^\.It (Fl .*)/\1/p' "$page" |
             sed -E 's/Fl /-/g; s/ Ns = Ns Ar /=/; s/ (Cm|Ar)//; s/ ,/,/' | sort)"
 }

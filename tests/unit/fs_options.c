@@ -5,6 +5,10 @@
 #include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 static void a_backslash_makes_a_comma_part_of_an_option(void **state)
 {
@@ -85,12 +89,118 @@ what_mount_adds_is_taken_and_what_people_ask_for_refused(void **state)
     }
 }
 
+/* Parses with a file of options that holds `text`; its mode is `mode`. */
+static int parse_with_file(const char *text, mode_t mode, const char *list,
+                           struct options *out, struct err *err)
+{
+    char dir[] = "/tmp/options.XXXXXX";
+    char path[64];
+    char *argv[] = {
+        (char[]){"sessionfs"},   (char[]){"--config"}, path, (char[]){"-o"},
+        (char *)(uintptr_t)list, (char[]){"/dev"},     NULL};
+    FILE *file;
+    int rc;
+
+    assert_non_null(mkdtemp(dir));
+    (void)snprintf(path, sizeof(path), "%s/conf", dir);
+    file = fopen(path, "w");
+    assert_non_null(file);
+    assert_true(fputs(text, file) >= 0);
+    assert_int_equal(fclose(file), 0);
+    assert_int_equal(chmod(path, mode), 0);
+    optind = 0;
+    rc = options_parse(6, argv, out, err);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(rmdir(dir), 0);
+    return rc;
+}
+
+static void the_command_line_wins_over_a_file_of_options(void **state)
+{
+    static const struct {
+        const char *text;
+        const char *list;
+        const char *dir;
+        const char *provider;
+        bool read_only;
+    } rows[] = {
+        {"", "state=/a", "/a", "local", false},
+        {"# state=/c\n\n  \n", "state=/a", "/a", "local", false},
+        {"state=/c,d e\n", "rw", "/c,d e", "local", false},
+        {"  state=/c \r\nro", "rw", "/c", "local", true},
+        {"state=/c\nprovider=mem\n", "state=/a", "/a", "mem", false},
+        {"state=/c\n_netdev\nprovider=mem", "provider=x", "/c", "x", false},
+        {"state=/c\nstate=/d\n", "rw", "/d", "local", false},
+        {"state=/c#d\n", "rw", "/c#d", "local", false},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct options options;
+        struct err err = ERR_INIT;
+
+        assert_int_equal(
+            parse_with_file(rows[i].text, 0644, rows[i].list, &options, &err),
+            0);
+        assert_string_equal(options.state, rows[i].dir);
+        assert_string_equal(options.provider, rows[i].provider);
+        assert_int_equal(options.read_only, rows[i].read_only);
+    }
+}
+
+static void a_bad_file_of_options_is_refused_with_its_line(void **state)
+{
+    static const struct {
+        const char *text;
+        mode_t mode;
+        int rc;
+        const char *words; /* Behind the file's path. */
+    } rows[] = {
+        {"colour=red\n", 0600, -EINVAL, ":1: unknown option 'colour'"},
+        {"ro\n\nstate\n", 0600, -EINVAL, ":3: option 'state' needs a value"},
+        {"#\nro=1", 0600, -EINVAL, ":2: option 'ro' takes no value"},
+        {"[mount]\n", 0600, -EINVAL, ":1: unknown option '[mount]'"},
+        {"ro\n", 0620, -EPERM, ": others may write it"},
+        {"ro\n", 0602, -EPERM, ": others may write it"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct options options;
+        struct err err = ERR_INIT;
+        const char *words;
+
+        assert_int_equal(parse_with_file(rows[i].text, rows[i].mode, "state=/a",
+                                         &options, &err),
+                         rows[i].rc);
+        words = strstr(err.msg, "/conf");
+        assert_non_null(words);
+        assert_string_equal(words + strlen("/conf"), rows[i].words);
+    }
+}
+
+static void a_file_of_options_that_is_named_must_be_there(void **state)
+{
+    char *argv[] = {(char[]){"sessionfs"}, (char[]){"--config"},
+                    (char[]){"/nowhere/conf"}, (char[]){"/dev"}, NULL};
+    struct options options;
+    struct err err = ERR_INIT;
+
+    (void)state;
+    optind = 0;
+    assert_int_equal(options_parse(4, argv, &options, &err), -ENOENT);
+    assert_string_equal(err.msg, "/nowhere/conf: No such file or directory");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_backslash_makes_a_comma_part_of_an_option),
         cmocka_unit_test(
             what_mount_adds_is_taken_and_what_people_ask_for_refused),
+        cmocka_unit_test(the_command_line_wins_over_a_file_of_options),
+        cmocka_unit_test(a_bad_file_of_options_is_refused_with_its_line),
+        cmocka_unit_test(a_file_of_options_that_is_named_must_be_there),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
