@@ -245,12 +245,20 @@ static int mount_and_serve(const struct options *options, struct err *err)
     return rc;
 }
 
+/* Whether `run` names the client: where mount(8) mounts from a source of that
+ * name, options follow, which the client has not. */
+static bool is_client(int argc, char **argv)
+{
+    return argc > 1 && strcmp(argv[1], "run") == 0 &&
+           !(argc > 3 && strcmp(argv[3], "-o") == 0);
+}
+
 int main(int argc, char **argv)
 {
     struct options options;
     struct err err = ERR_INIT;
 
-    if (argc > 1 && strcmp(argv[1], "run") == 0) {
+    if (is_client(argc, argv)) {
         return run_main(argc - 1, argv + 1);
     }
     if (options_parse(argc, argv, &options, &err) < 0) {

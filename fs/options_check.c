@@ -74,12 +74,38 @@ static int resolve(const char *path, char out[PATH_MAX], struct err *err)
     return rc < 0 ? rc : append(out, name, err);
 }
 
+static bool is_same(const char *path, const struct stat *dir)
+{
+    struct stat st;
+
+    return stat(path, &st) == 0 && st.st_dev == dir->st_dev &&
+           st.st_ino == dir->st_ino;
+}
+
+/* Whether a path is a directory or lies in it, also where a bind mount shows
+ * the same directory elsewhere. */
 static bool lies_in(const char *path, const char *dir)
 {
     size_t len = strlen(dir);
+    char above[PATH_MAX];
+    struct stat st;
+    char *slash = above;
 
-    return strncmp(path, dir, len) == 0 &&
-           (path[len] == '/' || path[len] == '\0' || dir[len - 1] == '/');
+    if (strncmp(path, dir, len) == 0 &&
+        (path[len] == '/' || path[len] == '\0' || dir[len - 1] == '/')) {
+        return true;
+    }
+    if (stat(dir, &st) < 0) {
+        return false;
+    }
+    (void)snprintf(above, sizeof(above), "%s", path);
+    while (slash && !is_same(above, &st)) {
+        slash = strrchr(above, '/');
+        if (slash) {
+            *slash = '\0';
+        }
+    }
+    return slash || is_same("/", &st);
 }
 
 static int check_mount_point(const char *path, struct err *err)
@@ -123,6 +149,19 @@ static int find_state(struct options *options, struct err *err)
     return rc;
 }
 
+static int check_apart(const struct options *options, struct err *err)
+{
+    if (lies_in(options->state, options->mount_point)) {
+        return err_set(err, EINVAL,
+                       "the state directory lies in the mount point");
+    }
+    if (lies_in(options->mount_point, options->state)) {
+        return err_set(err, EINVAL,
+                       "the mount point lies in the state directory");
+    }
+    return 0;
+}
+
 int options_check(struct options *options, struct err *err)
 {
     bool mounts = options->mount_point[0] != '\0';
@@ -135,9 +174,5 @@ int options_check(struct options *options, struct err *err)
     if (rc < 0) {
         return err_wrap(err, rc, "state directory");
     }
-    if (mounts && lies_in(options->state, options->mount_point)) {
-        return err_set(err, EINVAL,
-                       "the state directory lies in the mount point");
-    }
-    return 0;
+    return mounts ? check_apart(options, err) : 0;
 }

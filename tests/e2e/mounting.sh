@@ -98,6 +98,12 @@ mount -t fuse.sessionfs sessionfs "$mnt" -o "$state,suid,dev"
 works sessionfs rw
 unmount fusermount3 -u
 
+# A source of that name is no reason to start the client.
+test='by hand, from run'
+mount -t fuse.sessionfs run "$mnt" -o "$state" || fail 'mount failed'
+works run rw
+unmount umount
+
 test='fstab'
 echo "none $mnt fuse.sessionfs $state,provider=local,_netdev,nofail,\
 x-systemd.automount 0 0" >"$table"
@@ -133,6 +139,13 @@ refused "option 'suid' is refused" "$program" -o "$state,suid" "$mnt"
 refused "option 'dev' is refused" "$program" -o "dev,$state" "$mnt"
 refused "option 'suid' is refused" \
     mount.fuse3 none "$mnt" -t fuse.sessionfs -o "suid,$state"
+mkdir "$dir/bound"
+mount --bind "$dir" "$dir/bound" || fail 'cannot bind'
+refused 'the mount point lies in the state directory' \
+    "$program" -o "state=$dir/bound" "$mnt"
+umount "$dir/bound"
+refused 'the state directory lies in the mount point' \
+    "$program" -o "state=$mnt/state" "$mnt"
 refused "unknown option 'colour'" \
     mount -t fuse.sessionfs none "$mnt" -o "$state,colour=red"
 refused 'is not registered' \

@@ -192,6 +192,53 @@ static void a_file_of_options_that_is_named_must_be_there(void **state)
     assert_string_equal(err.msg, "/nowhere/conf: No such file or directory");
 }
 
+static void the_state_and_the_mount_point_lie_apart(void **state)
+{
+    static const struct {
+        const char *state; /* Below a directory that has `m` and `m/n`. */
+        const char *mount_point;
+        const char *words; /* NULL: good. */
+    } rows[] = {
+        {"/s", "/m", NULL},
+        {"/m1", "/m", NULL},
+        {"/m/n/../../s", "/m", NULL},
+        {"/m", "/m", "the state directory lies in the mount point"},
+        {"/m/s", "/m", "the state directory lies in the mount point"},
+        {"/m/n/s/t", "/m", "the state directory lies in the mount point"},
+        {"", "/m", "the mount point lies in the state directory"},
+        {"/m/.", "/m/n", "the mount point lies in the state directory"},
+    };
+    char dir[] = "/tmp/options.XXXXXX";
+    char path[64];
+
+    (void)state;
+    assert_non_null(mkdtemp(dir));
+    (void)snprintf(path, sizeof(path), "%s/m", dir);
+    assert_int_equal(mkdir(path, 0700), 0);
+    (void)snprintf(path, sizeof(path), "%s/m/n", dir);
+    assert_int_equal(mkdir(path, 0700), 0);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        char list[64];
+        char *argv[] = {(char[]){"sessionfs"}, (char[]){"-o"}, list, path,
+                        NULL};
+        struct options options;
+        struct err err = ERR_INIT;
+        int rc;
+
+        (void)snprintf(list, sizeof(list), "state=%s%s", dir, rows[i].state);
+        (void)snprintf(path, sizeof(path), "%s%s", dir, rows[i].mount_point);
+        optind = 0;
+        rc = options_parse(4, argv, &options, &err);
+        assert_int_equal(rc, rows[i].words ? -EINVAL : 0);
+        assert_string_equal(err.msg, rows[i].words ? rows[i].words : "");
+    }
+    (void)snprintf(path, sizeof(path), "%s/m/n", dir);
+    assert_int_equal(rmdir(path), 0);
+    (void)snprintf(path, sizeof(path), "%s/m", dir);
+    assert_int_equal(rmdir(path), 0);
+    assert_int_equal(rmdir(dir), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -200,6 +247,7 @@ int main(void)
             what_mount_adds_is_taken_and_what_people_ask_for_refused),
         cmocka_unit_test(the_command_line_wins_over_a_file_of_options),
         cmocka_unit_test(a_bad_file_of_options_is_refused_with_its_line),
+        cmocka_unit_test(the_state_and_the_mount_point_lie_apart),
         cmocka_unit_test(a_file_of_options_that_is_named_must_be_there),
     };
 
