@@ -312,7 +312,7 @@ static int call_provider(struct exec *exec, const struct exec_request *request,
         .closed = sink_closed,
     };
     const struct limits limits = {
-        .deadline_ms = clock_deadline(SESSION_CALL_MS),
+        .deadline_ms = session_deadline(exec->job.session, SESSION_WAIT_CALL),
         .cancel = &exec->token,
     };
     struct command command = {

@@ -41,6 +41,16 @@ struct registry_hooks {
     void (*changed)(void *arg, struct session *session);
     /* Its status text, its events or the output of a command changed. */
     void (*news)(void *arg, struct session *session);
+    /* At the end: a sandbox that could not be paused, or is not confirmed as
+     * deleted, in time; with the session's id and its recorded status. */
+    void (*left)(void *arg, const char *id, const char *status);
+};
+
+/* What becomes of sandboxes at the end. */
+enum registry_end {
+    REGISTRY_PAUSE,  /* What runs is paused. */
+    REGISTRY_KEEP,   /* All stay as they are, as far as their engines can. */
+    REGISTRY_DELETE, /* All are destroyed; the sessions stay. */
 };
 
 struct registry_config {
@@ -48,7 +58,8 @@ struct registry_config {
     const char *provider;  /* Of new sessions: a name in the table. */
     uid_t uid;             /* The mounting user, */
     gid_t gid;             /* whose files the sandboxes' are. */
-    struct loop *loop;     /* Borrowed; outlives the registry. */
+    enum registry_end on_unmount;
+    struct loop *loop; /* Borrowed; outlives the registry. */
     struct registry_hooks hooks;
 };
 
@@ -69,17 +80,18 @@ MUST_USE int registry_open(const struct registry_config *config,
                            struct registry **out, struct err *err);
 
 /**
- * Ends the registry: cancels what runs, pauses what is running (bounded by
- * pause_ms), closes providers and the store. A call of an engine that does
- * not end, though it was cancelled, is not waited for long.
+ * Ends the registry: cancels commands, pauses or deletes sandboxes as
+ * on_unmount says (bounded by end_ms), closes providers and the store. What is
+ * not confirmed as deleted by then, the next start deletes. A call of an engine
+ * that does not end, though it was cancelled, is not waited for long.
  *
  * @param registry freed, unless a call does not end; nobody uses its sessions
  *                 any more; NULL is fine
- * @param pause_ms how long all pauses together may take
+ * @param end_ms   how long all pauses or deletions together may take
  * @return false when a call does not end: it still uses the registry and the
  *         loop, so the process should end without freeing them
  */
-bool registry_close(struct registry *registry, int64_t pause_ms);
+bool registry_close(struct registry *registry, int64_t end_ms);
 
 /** @param id bytes @return whether it is a valid session id */
 bool session_id_valid(const char *id);

@@ -1,7 +1,5 @@
-/* The registry's beginning and end. See registry.h. */
+/* The registry's beginning. See registry.h. */
 #include "core/cleanup.h"
-#include "core/clock.h"
-#include "core/exec.h"
 #include "core/registry_priv.h"
 #include "core/session_priv.h"
 
@@ -10,11 +8,8 @@
 #include <sys/stat.h>
 
 enum {
-    LIST_BATCH = 256,
-    AFTERMATH_MS = 5000, /* How long cancelled work may take to end. */
+    LIST_BATCH = 256
 };
-
-/* ---- Opening ---- */
 
 static const struct provider_ops *
 find_ops(const struct provider_ops *const *table, const char *name)
@@ -133,7 +128,8 @@ static int make_dir(const struct registry *registry, const char *name,
 static int settle(struct registry *registry, enum session_status status,
                   struct err *err)
 {
-    const struct job job = {.kind = JOB_DESTROY, .internal = true};
+    const struct job job = {
+        .kind = JOB_DESTROY, .retry = true, .internal = true};
     uint64_t numbers[LIST_BATCH];
     uint64_t after = 0;
     ssize_t count = LIST_BATCH;
@@ -205,6 +201,7 @@ static struct registry *alloc(const struct registry_config *config,
     registry->loop = config->loop;
     registry->hooks = config->hooks;
     registry->table = table;
+    registry->on_unmount = config->on_unmount;
     registry->state_dir = strdup(config->state_dir);
     registry->provider = strdup(config->provider);
     registry->trash = workers_new(1);
@@ -236,236 +233,12 @@ int registry_open(const struct registry_config *config,
         rc = open_all(registry, err);
     }
     if (rc < 0) {
+        /* A start that fails changes nothing. */
+        registry->on_unmount = REGISTRY_KEEP;
         (void)registry_close(registry, 0);
         return rc;
     }
     registry_sweep(registry);
     *out = registry;
     return 0;
-}
-
-/* ---- Closing ---- */
-
-/* What registry_close() waits for in the loop's thread. */
-struct barrier {
-    struct registry *registry;
-    struct mutex lock;
-    struct cond passed;
-    bool done GUARDED;
-};
-
-static void pass(void *arg)
-{
-    struct barrier *barrier = arg;
-
-    session_retry_drop_all(barrier->registry);
-    mutex_lock(&barrier->lock);
-    barrier->done = true;
-    cond_broadcast(&barrier->passed);
-    mutex_unlock(&barrier->lock);
-}
-
-/* Waits until the loop has run what was posted before; no retry waits then. */
-static void flush_loop(struct registry *registry)
-{
-    struct barrier barrier = {.registry = registry};
-
-    mutex_init(&barrier.lock);
-    cond_init(&barrier.passed);
-    loop_post(registry->loop, pass, &barrier);
-    mutex_lock(&barrier.lock);
-    while (!barrier.done) {
-        (void)cond_wait(&barrier.passed, &barrier.lock, DEADLINE_NONE);
-    }
-    mutex_unlock(&barrier.lock);
-    cond_done(&barrier.passed);
-    mutex_done(&barrier.lock);
-}
-
-/* The loaded session with the lowest number above one, with a reference. */
-static struct session *next_loaded(struct registry *registry, uint64_t after)
-{
-    struct session *next = NULL;
-
-    mutex_lock(&registry->lock);
-    for (size_t i = 0; i < REGISTRY_BUCKETS; i++) {
-        list_each(node, &registry->buckets[i])
-        {
-            struct session *session = container_of(node, struct session, link);
-
-            if (session->number > after &&
-                (!next || session->number < next->number)) {
-                next = session;
-            }
-        }
-    }
-    if (next) {
-        next->refs++;
-    }
-    mutex_unlock(&registry->lock);
-    return next;
-}
-
-static void cancel_commands(struct registry *registry)
-{
-    struct session *session = next_loaded(registry, 0);
-
-    while (session) {
-        uint64_t number = session->number;
-
-        session_cancel_all(session);
-        session_unref(session);
-        session = next_loaded(registry, number);
-    }
-}
-
-/* What registry_close() waits for the end of. */
-enum {
-    CALM_JOBS = 1 << 0,
-    CALM_WORKS = 1 << 1,
-    CALM_SINKS = 1 << 2,
-};
-
-static bool calm_locked(struct registry *registry, unsigned what)
-    REQUIRES(registry->lock)
-{
-    return !((what & CALM_JOBS) && registry->jobs) &&
-           !((what & CALM_WORKS) && registry->works) &&
-           !((what & CALM_SINKS) && registry->sinks);
-}
-
-static bool wait_calm(struct registry *registry, unsigned what,
-                      int64_t deadline_ms)
-{
-    bool calm;
-    int rc = 0;
-
-    mutex_lock(&registry->lock);
-    while (!calm_locked(registry, what) && rc == 0) {
-        rc = cond_wait(&registry->calm, &registry->lock, deadline_ms);
-    }
-    calm = calm_locked(registry, what);
-    mutex_unlock(&registry->lock);
-    return calm;
-}
-
-/* Pauses what is recorded with that status, behind what each session still
- * does. What cannot be paused stays. */
-static void pause_all(struct registry *registry, enum session_status status)
-{
-    const struct job job = {.kind = JOB_PAUSE, .internal = true};
-    uint64_t numbers[LIST_BATCH];
-    struct err err = ERR_INIT;
-    uint64_t after = 0;
-    ssize_t count = LIST_BATCH;
-
-    while (count == LIST_BATCH) {
-        count = store_state_list(registry->store, status, after, numbers,
-                                 LIST_BATCH, &err);
-        for (ssize_t i = 0; i < count; i++) {
-            struct session *session = NULL;
-
-            if (registry_load(registry, numbers[i], &session, &err) == 0) {
-                session_submit(session, &job);
-                session_unref(session);
-            }
-            after = numbers[i];
-        }
-    }
-}
-
-static void close_engines(struct registry *registry)
-{
-    struct list *node = list_pop(&registry->providers);
-
-    mutex_lock(&registry->lock);
-    registry->engines_closed = true;
-    mutex_unlock(&registry->lock);
-    while (node) {
-        struct registry_provider *entry =
-            container_of(node, struct registry_provider, link);
-
-        provider_close(entry->provider);
-        free(entry);
-        node = list_pop(&registry->providers);
-    }
-}
-
-static struct session *take_session(struct registry *registry)
-{
-    struct session *session = NULL;
-
-    mutex_lock(&registry->lock);
-    for (size_t i = 0; i < REGISTRY_BUCKETS && !session; i++) {
-        struct list *node = list_pop(&registry->buckets[i]);
-
-        session = node ? container_of(node, struct session, link) : NULL;
-    }
-    mutex_unlock(&registry->lock);
-    return session;
-}
-
-static void free_sessions(struct registry *registry)
-{
-    struct session *session;
-
-    mutex_lock(&registry->lock);
-    registry->dead = true;
-    mutex_unlock(&registry->lock);
-    flush_loop(registry);
-    session = take_session(registry);
-    while (session) {
-        session_free(session);
-        session = take_session(registry);
-    }
-}
-
-/* Ends commands and pauses what runs within a bound, then ends every call of
- * an engine; false when one does not end. */
-static bool wind_down(struct registry *registry, int64_t pause_ms)
-{
-    int64_t deadline = clock_deadline(pause_ms);
-
-    store_closing(registry->store);
-    mutex_lock(&registry->lock);
-    registry->closing = true;
-    mutex_unlock(&registry->lock);
-    flush_loop(registry);
-    cancel_commands(registry);
-    pause_all(registry, SESSION_STARTING);
-    pause_all(registry, SESSION_RUNNING);
-    (void)wait_calm(registry, CALM_JOBS, deadline);
-    cancel_fire(&registry->cancel);
-    return wait_calm(registry, CALM_WORKS, clock_deadline(AFTERMATH_MS));
-}
-
-static void free_registry(struct registry *registry)
-{
-    free_sessions(registry);
-    workers_free(registry->trash);
-    store_close(registry->store);
-    cancel_done(&registry->cancel);
-    cond_done(&registry->calm);
-    mutex_done(&registry->lock);
-    free(registry->provider);
-    free(registry->state_dir);
-    free(registry);
-}
-
-bool registry_close(struct registry *registry, int64_t pause_ms)
-{
-    const unsigned all = CALM_JOBS | CALM_WORKS | CALM_SINKS;
-
-    if (!registry) {
-        return true;
-    }
-    if (registry->store && !wind_down(registry, pause_ms)) {
-        return false;
-    }
-    close_engines(registry);
-    if (!wait_calm(registry, all, clock_deadline(AFTERMATH_MS))) {
-        return false;
-    }
-    free_registry(registry);
-    return true;
 }

@@ -26,6 +26,7 @@ struct registry {
     struct provider_env env;
     char *state_dir;
     char *provider; /* Of new sessions. */
+    enum registry_end on_unmount;
     struct store *store;
     const struct provider_ops *const *table;
     struct list providers; /* Of struct registry_provider; fixed once open. */

@@ -8,8 +8,10 @@
 #include "core/clock.h"
 #include "core/crash.h"
 #include "core/json.h"
+#include "core/registry_priv.h"
 #include "core/session_priv.h"
 
+#include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -17,18 +19,39 @@ enum {
     DETAIL_MAX = 8 * 1024
 };
 
-/* Puts the record with an event that tells of the instance. */
-static int put(struct session *session, struct store_state *state,
-               const char *name, const struct caller *caller, struct err *err)
+static bool same_text(const char *a, const char *b)
+{
+    return a && b ? strcmp(a, b) == 0 : a == b;
+}
+
+/* Whether a state is about another instance than the record. */
+static bool replaces(struct session *session, const struct store_state *state)
+{
+    const struct store_state *record = &session->record;
+    bool replaces;
+
+    mutex_lock(&session->lock);
+    replaces =
+        session->has_record && record->instance.external_id &&
+        !same_text(record->instance.external_id, state->instance.external_id);
+    mutex_unlock(&session->lock);
+    return replaces;
+}
+
+static int put_event(struct session *session, struct store_state *state,
+                     const struct life_event *what, struct err *err)
 {
     struct buf text = BUF_INIT(DETAIL_MAX);
-    struct store_event event = {.name = name, .caller = caller};
+    struct store_event event = {.name = what->name, .caller = what->caller};
     struct js *detail = js_object();
     int rc;
 
     js_set_int(detail, "generation", (int64_t)state->generation);
     if (state->instance.external_id) {
         js_set_text(detail, "external_id", state->instance.external_id);
+    }
+    if (what->cause) {
+        js_set_text(detail, "cause", what->cause);
     }
     if (js_write(detail, &text) == 0) {
         event.detail = buf_str(&text);
@@ -37,6 +60,36 @@ static int put(struct session *session, struct store_state *state,
     js_free(detail);
     buf_done(&text);
     return rc;
+}
+
+int session_life_put(struct session *session, struct store_state *state,
+                     const struct life_event *what, struct err *err)
+{
+    struct life_event replaced = {
+        .name = "sandbox.replaced",
+        .cause = what->name,
+        .caller = what->caller,
+    };
+    int rc;
+
+    if (!replaces(session, state)) {
+        return what->name ? put_event(session, state, what, err)
+                          : session_record_put(session, state, NULL, err);
+    }
+    state->generation++;
+    rc = put_event(session, state, &replaced, err);
+    session_files_drop(session);
+    session_changed(session);
+    return rc;
+}
+
+/* The same for an event without a cause. */
+static int put(struct session *session, struct store_state *state,
+               const char *name, const struct caller *caller, struct err *err)
+{
+    const struct life_event what = {.name = name, .caller = caller};
+
+    return session_life_put(session, state, &what, err);
 }
 
 static void tell_failed(struct session *session, const char *operation,
@@ -54,17 +107,29 @@ static void tell_failed(struct session *session, const char *operation,
 /* A call that leaves the sandbox in another status. */
 struct change {
     provider_life_fn *call;
-    int64_t ms;        /* It may take that long. */
+    enum session_wait wait;
     const char *point; /* Of a chosen crash: called, and not yet recorded. */
     enum session_status status;
-    const char *event;
 };
+
+/* Somebody else wrote the record while we made a sandbox: ours goes, unless
+ * theirs is the same. */
+static void disown(struct session *session, struct session_call *call)
+{
+    struct limits limits = session_limits(session, SESSION_WAIT_CALL);
+    struct err ignored = ERR_INIT;
+
+    if (replaces(session, &call->state)) {
+        (void)!provider_destroy(session->provider, &call->sandbox, &limits,
+                                &ignored);
+    }
+}
 
 /* Calls the engine and records what it did. */
 static int do_change(struct session *session, const struct change *change,
-                     const struct caller *caller, struct err *err)
+                     const struct life_event *event, struct err *err)
 {
-    struct limits limits = session_limits(session, change->ms);
+    struct limits limits = session_limits(session, change->wait);
     struct session_call call;
     int rc = session_call_init(session, &call, err);
 
@@ -75,17 +140,42 @@ static int do_change(struct session *session, const struct change *change,
     crash_point(change->point);
     if (rc == 0) {
         call.state.status = change->status;
-        rc = put(session, &call.state, change->event, caller, err);
+        if (!session->config.init_count && !call.state.init_completed_us) {
+            call.state.init_completed_us = clock_wall_us();
+        }
+        rc = session_life_put(session, &call.state, event, err);
+        if (rc == -ESTALE && change->call == provider_create) {
+            disown(session, &call);
+        }
     }
     session_call_done(&call);
     return rc;
+}
+
+static bool find_status(struct session *session, enum session_status *out)
+{
+    bool has;
+
+    mutex_lock(&session->lock);
+    has = session->has_record;
+    *out = has ? session->record.status : SESSION_ABSENT;
+    mutex_unlock(&session->lock);
+    return has;
+}
+
+/* A session's queue may go on once its provider is closed. */
+static int need_engine(struct session *session, struct err *err)
+{
+    return registry_engines_closed(session->registry)
+               ? err_set(err, ESHUTDOWN, "the filesystem is being unmounted")
+               : session_need_provider(session, err);
 }
 
 /* ---- Deleting ---- */
 
 static int call_destroy(struct session *session, struct err *err)
 {
-    struct limits limits = session_limits(session, SESSION_CALL_MS);
+    struct limits limits = session_limits(session, SESSION_WAIT_CALL);
     struct session_call call;
     int rc = session_call_init(session, &call, err);
 
@@ -160,17 +250,6 @@ static int destroy(struct session *session, const struct caller *caller,
     return rc;
 }
 
-static bool find_status(struct session *session, enum session_status *out)
-{
-    bool has;
-
-    mutex_lock(&session->lock);
-    has = session->has_record;
-    *out = has ? session->record.status : SESSION_ABSENT;
-    mutex_unlock(&session->lock);
-    return has;
-}
-
 int session_life_destroy(struct session *session, const struct caller *caller,
                          struct err *err)
 {
@@ -180,7 +259,7 @@ int session_life_destroy(struct session *session, const struct caller *caller,
     if (!find_status(session, &status)) {
         return 0;
     }
-    rc = session_need_provider(session, err);
+    rc = need_engine(session, err);
     return rc < 0 ? rc : destroy(session, caller, err);
 }
 
@@ -190,11 +269,15 @@ int session_life_destroy(struct session *session, const struct caller *caller,
 static void abandon(struct session *session, const struct caller *caller,
                     const struct err *why)
 {
+    enum session_status status;
     struct err err = ERR_INIT;
 
     tell_failed(session, "create", caller, why);
-    /* What is not confirmed is tried again later. */
-    (void)!destroy(session, caller, &err);
+    /* What is not confirmed is tried again later. Another writer's sandbox is
+     * not ours to destroy. */
+    if (find_status(session, &status) && status == SESSION_STARTING) {
+        (void)!destroy(session, caller, &err);
+    }
 }
 
 static int make_dir(struct session *session, struct err *err)
@@ -227,11 +310,12 @@ static int create(struct session *session, const struct caller *caller,
 {
     static const struct change creation = {
         .call = provider_create,
-        .ms = SESSION_CREATE_MS,
+        .wait = SESSION_WAIT_CREATE,
         .point = "create-done",
         .status = SESSION_RUNNING,
-        .event = "sandbox.created",
     };
+    const struct life_event created = {.name = "sandbox.created",
+                                       .caller = caller};
     int rc = make_dir(session, err);
 
     if (rc == 0) {
@@ -241,7 +325,7 @@ static int create(struct session *session, const struct caller *caller,
         return rc;
     }
     crash_point("create-intent");
-    rc = do_change(session, &creation, caller, err);
+    rc = do_change(session, &creation, &created, err);
     if (rc < 0) {
         abandon(session, caller, err);
         return rc;
@@ -254,49 +338,22 @@ static int create(struct session *session, const struct caller *caller,
 
 /* ---- Resuming ---- */
 
-static bool same_text(const char *a, const char *b)
-{
-    return a && b ? strcmp(a, b) == 0 : a == b;
-}
-
-/* Records what resume made of the instance. `before` is the external id that
- * it had. */
-static int put_resumed(struct session *session, struct store_state *state,
-                       const char *before, const struct caller *caller,
-                       struct err *err)
-{
-    bool same = same_text(before, state->instance.external_id);
-
-    state->status = SESSION_RUNNING;
-    free(TAKE_PTR(state->last_init_error));
-    if (!same) {
-        state->generation++;
-        session_files_drop(session);
-    }
-    return put(session, state, same ? "sandbox.resumed" : "sandbox.replaced",
-               caller, err);
-}
-
 static int call_resume(struct session *session, const struct caller *caller,
                        struct err *err)
 {
-    struct limits limits = session_limits(session, SESSION_CALL_MS);
-    AUTO_FREE char *before = NULL;
+    struct limits limits = session_limits(session, SESSION_WAIT_CALL);
     struct session_call call;
-    const char *id;
     int rc = session_call_init(session, &call, err);
 
     if (rc < 0) {
         return rc;
     }
-    id = call.state.instance.external_id;
-    before = id ? strdup(id) : NULL;
-    rc = id && !before
-             ? err_set(err, ENOMEM, "out of memory")
-             : provider_resume(session->provider, &call.sandbox, &limits, err);
+    rc = provider_resume(session->provider, &call.sandbox, &limits, err);
     crash_point("resume-done");
     if (rc == 0) {
-        rc = put_resumed(session, &call.state, before, caller, err);
+        call.state.status = SESSION_RUNNING;
+        free(TAKE_PTR(call.state.last_init_error));
+        rc = put(session, &call.state, "sandbox.resumed", caller, err);
     }
     session_call_done(&call);
     return rc;
@@ -382,7 +439,7 @@ int session_life_ensure(struct session *session, bool replace,
 {
     enum session_status status;
     bool has = find_status(session, &status);
-    int rc = session_need_provider(session, err);
+    int rc = need_engine(session, err);
 
     if (rc < 0) {
         return rc;
@@ -400,30 +457,40 @@ int session_life_ensure(struct session *session, bool replace,
 
 /* ---- Pausing ---- */
 
-static int pause_running(struct session *session, const struct caller *caller,
-                         struct err *err)
+/* Nobody is inside and nobody comes in. */
+static int pause_closed(struct session *session, const struct life_event *event,
+                        struct err *err)
 {
     static const struct change pausing = {
         .call = provider_pause,
-        .ms = SESSION_CALL_MS,
+        .wait = SESSION_WAIT_CALL,
         .point = "pause-done",
         .status = SESSION_PAUSED,
-        .event = "sandbox.paused",
     };
-    int rc = session_files_close(session, clock_deadline(SESSION_CALL_MS), err);
+    int rc;
 
-    if (rc < 0) {
-        return rc;
-    }
     session_doing(session, SESSION_PAUSING);
-    rc = do_change(session, &pausing, caller, err);
+    rc = do_change(session, &pausing, event, err);
     if (rc == 0) {
         session_saw(session, 0, PROVIDER_PAUSED);
     }
     session_doing(session, SESSION_ABSENT);
+    return rc;
+}
+
+static int pause_running(struct session *session,
+                         const struct life_event *event, struct err *err)
+{
+    int rc = session_files_close(
+        session, session_deadline(session, SESSION_WAIT_CALL), err);
+
+    if (rc < 0) {
+        return rc;
+    }
+    rc = pause_closed(session, event, err);
     session_files_open(session);
     if (rc < 0) {
-        tell_failed(session, "pause", caller, err);
+        tell_failed(session, "pause", event->caller, err);
     }
     return rc;
 }
@@ -442,29 +509,31 @@ static bool is_paused(struct session *session)
 }
 
 int session_life_pause(struct session *session, const struct caller *caller,
-                       struct err *err)
+                       const char *cause, struct err *err)
 {
+    const struct life_event event = {
+        .name = "sandbox.paused", .cause = cause, .caller = caller};
     enum session_status status;
     int rc;
 
     if (!find_status(session, &status) || is_paused(session)) {
         return 0;
     }
-    rc = session_need_provider(session, err);
+    rc = need_engine(session, err);
     if (rc < 0) {
         return rc;
     }
     if (status == SESSION_DELETING) {
         return err_set(err, EBUSY, "the sandbox is being deleted");
     }
-    return pause_running(session, caller, err);
+    return pause_running(session, &event, err);
 }
 
 /* ---- Checkpoints ---- */
 
 int session_life_checkpoint(struct session *session, struct err *err)
 {
-    struct limits limits = session_limits(session, SESSION_CALL_MS);
+    struct limits limits = session_limits(session, SESSION_WAIT_CALL);
     struct session_call call;
     int rc;
 
@@ -476,7 +545,7 @@ int session_life_checkpoint(struct session *session, struct err *err)
         rc =
             provider_checkpoint(session->provider, &call.sandbox, &limits, err);
         if (rc == 0) {
-            rc = session_record_put(session, &call.state, NULL, err);
+            rc = put(session, &call.state, NULL, NULL, err);
         }
         session_call_done(&call);
     }

@@ -13,9 +13,15 @@
 #include "core/store.h"
 
 enum {
-    SESSION_CREATE_MS = 300000, /* Deadline of a create, */
-    SESSION_CALL_MS = 60000,    /* and of every other call. */
-    SESSION_FRESH_MS = 1000,    /* How long an answer of the engine holds. */
+    SESSION_FRESH_MS = 1000,  /* How long an answer of the engine holds. */
+    SESSION_STATUS_MS = 3000, /* The most that it may take to say its state. */
+};
+
+/* Kinds of calls of the engine, by how long they may take. */
+enum session_wait {
+    SESSION_WAIT_CALL,
+    SESSION_WAIT_CREATE,
+    SESSION_WAIT_STATUS,
 };
 
 enum job_kind {
@@ -31,9 +37,11 @@ struct job {
     enum job_kind kind;
     struct session *session;
     struct caller caller;
-    bool replace;  /* JOB_ENSURE */
-    bool internal; /* Asked by core itself: not refused at the end. */
-    done_fn *done; /* NULL: nobody asks. JOB_EXEC lives inside its exec. */
+    bool replace;      /* JOB_ENSURE */
+    bool retry;        /* JOB_DESTROY: of a deletion that was not confirmed. */
+    bool internal;     /* Asked by core itself: not refused at the end. */
+    const char *cause; /* JOB_PAUSE: for `events`; NULL: somebody asked. */
+    done_fn *done;     /* NULL: nobody asks. JOB_EXEC lives inside its exec. */
     void *arg;
 };
 
@@ -42,8 +50,9 @@ struct observation {
     bool known;
     int rc; /* Of the call; state counts when it is 0. */
     enum provider_state state;
-    int64_t at_ms; /* clock_ms(), */
-    int64_t at_us; /* clock_wall_us() */
+    unsigned silences; /* In a row: it did not answer. */
+    int64_t at_ms;     /* clock_ms(), */
+    int64_t at_us;     /* clock_wall_us() */
 };
 
 /* An answer that took long to make, of a command with much output. */
@@ -159,10 +168,23 @@ bool session_idle_locked(struct session *session) REQUIRES(session->lock);
 
 /* ---- session_life.c: in the life thread only ---- */
 
+/* What happened to the instance, for `events`. */
+struct life_event {
+    const char *name;  /* NULL: nothing to tell, unless it was replaced. */
+    const char *cause; /* NULL: none. */
+    const struct caller *caller;
+};
+/* session_record_put(), which every change of the instance goes through: with
+ * another external id it is another one. */
+MUST_USE int session_life_put(struct session *session,
+                              struct store_state *state,
+                              const struct life_event *event, struct err *err);
+
 MUST_USE int session_life_ensure(struct session *session, bool replace,
                                  const struct caller *caller, struct err *err);
 MUST_USE int session_life_pause(struct session *session,
-                                const struct caller *caller, struct err *err);
+                                const struct caller *caller, const char *cause,
+                                struct err *err);
 MUST_USE int session_life_destroy(struct session *session,
                                   const struct caller *caller, struct err *err);
 /* Takes a checkpoint where the provider has them. */
@@ -181,17 +203,20 @@ struct session_call {
 MUST_USE int session_call_init(struct session *session,
                                struct session_call *out, struct err *err);
 void session_call_done(struct session_call *call);
-/* The limits of a call that may take `ms`. */
-struct limits session_limits(struct session *session, int64_t ms);
+/* When a call that begins now must have ended, by the session's config. */
+int64_t session_deadline(struct session *session, enum session_wait wait);
+/* The limits of such a call. */
+struct limits session_limits(struct session *session, enum session_wait wait);
 /* A deep copy of the record; -ENOENT without one. */
 MUST_USE int session_record_copy(struct session *session,
                                  struct store_state *out, struct err *err);
-/* Saves the record with an event. Takes `state` on success. */
+/* Saves the record with an event. Takes `state` on success. -ESTALE when
+ * somebody else has written another generation: that one is loaded then. */
 MUST_USE int session_record_put(struct session *session,
                                 struct store_state *state,
                                 const struct store_event *event,
                                 struct err *err);
-/* Removes the record with an event. */
+/* Removes the record with an event. -ESTALE as above. */
 MUST_USE int session_record_drop(struct session *session,
                                  const struct store_event *event,
                                  struct err *err);

@@ -86,17 +86,19 @@ static bool still_deleting(struct session *session)
 static int run_life(struct session *session, const struct job *job,
                     struct err *err)
 {
+    /* What core asks for by itself nobody has asked for. */
+    const struct caller *caller = job->internal ? NULL : &job->caller;
+
     switch (job->kind) {
     case JOB_ENSURE:
         return ensure_phase(session, job, err);
     case JOB_PAUSE:
-        return session_life_pause(session, &job->caller, err);
+        return session_life_pause(session, caller, job->cause, err);
     case JOB_DESTROY:
-        if (job->internal && !still_deleting(session)) {
+        if (job->retry && !still_deleting(session)) {
             return 0;
         }
-        return session_life_destroy(session,
-                                    job->internal ? NULL : &job->caller, err);
+        return session_life_destroy(session, caller, err);
     case JOB_EXEC:
         break;
     }

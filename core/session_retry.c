@@ -30,7 +30,8 @@ static void drop_timer(struct session *session)
 static void fire(void *arg)
 {
     struct session *session = arg;
-    const struct job job = {.kind = JOB_DESTROY, .internal = true};
+    const struct job job = {
+        .kind = JOB_DESTROY, .retry = true, .internal = true};
 
     drop_timer(session);
     if (!registry_closing(session->registry)) {

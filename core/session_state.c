@@ -8,6 +8,10 @@
 #include <errno.h>
 #include <string.h>
 
+enum {
+    MOST_DOUBLINGS = 5 /* Of the time that an error holds. */
+};
+
 int session_call_init(struct session *session, struct session_call *out,
                       struct err *err)
 {
@@ -32,10 +36,27 @@ void session_call_done(struct session_call *call)
     store_state_done(&call->state);
 }
 
-struct limits session_limits(struct session *session, int64_t ms)
+int64_t session_deadline(struct session *session, enum session_wait wait)
+{
+    int64_t ms = session->config.call_timeout_ms;
+
+    switch (wait) {
+    case SESSION_WAIT_CREATE:
+        ms = session->config.create_timeout_ms;
+        break;
+    case SESSION_WAIT_STATUS:
+        ms = ms < SESSION_STATUS_MS ? ms : SESSION_STATUS_MS;
+        break;
+    case SESSION_WAIT_CALL:
+        break;
+    }
+    return clock_deadline(ms);
+}
+
+struct limits session_limits(struct session *session, enum session_wait wait)
 {
     return (struct limits){
-        .deadline_ms = clock_deadline(ms),
+        .deadline_ms = session_deadline(session, wait),
         .cancel = &session->registry->cancel,
     };
 }
@@ -99,6 +120,45 @@ static int check_instance(const struct instance *instance, struct err *err)
     return rc < 0 ? rc : check_size("metadata", instance->metadata, err);
 }
 
+/* Takes the record as somebody else wrote it. */
+static void reload(struct session *session)
+{
+    struct registry *registry = session->registry;
+    struct store_state state = {.status = SESSION_ABSENT};
+    struct store_session row;
+    struct err err = ERR_INIT;
+    int has;
+
+    if (store_session_get(registry->store, session->number, &row, &err) < 0) {
+        return; /* The session is gone, or nothing can be read. */
+    }
+    has = store_state_load(registry->store, session->number, &state, &err);
+    mutex_lock(&session->lock);
+    if (has == 0 || has == -ENOENT) {
+        store_state_done(&session->record);
+        session->record = state;
+        session->has_record = has == 0;
+        session->generation = row.generation;
+        session->seen.known = false;
+        session->epoch++;
+    }
+    mutex_unlock(&session->lock);
+    store_session_done(&row);
+    session_files_drop(session);
+    session_changed(session);
+    session_note(session);
+}
+
+/* What the store said of a change of the record. */
+static int written(struct session *session, int rc, const char *what,
+                   struct err *err)
+{
+    if (rc == -ESTALE) {
+        reload(session);
+    }
+    return rc < 0 ? err_wrap(err, rc, "%s", what) : 0;
+}
+
 int session_record_put(struct session *session, struct store_state *state,
                        const struct store_event *event, struct err *err)
 {
@@ -112,8 +172,9 @@ int session_record_put(struct session *session, struct store_state *state,
     state->updated_us = clock_wall_us();
     rc = store_state_save(session->registry->store, session->number,
                           generation_of(session), state, event, err);
+    rc = written(session, rc, "cannot record the sandbox", err);
     if (rc < 0) {
-        return err_wrap(err, rc, "cannot record the sandbox");
+        return rc;
     }
     mutex_lock(&session->lock);
     old = session->record;
@@ -137,8 +198,9 @@ int session_record_drop(struct session *session,
     int rc = store_state_remove(session->registry->store, session->number,
                                 generation_of(session), event, err);
 
+    rc = written(session, rc, "cannot record the end of the sandbox", err);
     if (rc < 0) {
-        return err_wrap(err, rc, "cannot record the end of the sandbox");
+        return rc;
     }
     mutex_lock(&session->lock);
     store_state_done(&session->record);
@@ -205,11 +267,13 @@ static bool saw_locked(struct session *session, int rc,
     const struct observation *seen = &session->seen;
     bool was_lost =
         seen->known && seen->rc == 0 && seen->state == PROVIDER_LOST;
+    unsigned silences = seen->known && seen->rc < 0 ? seen->silences : 0;
 
     session->seen = (struct observation){
         .known = true,
         .rc = rc,
         .state = state,
+        .silences = rc < 0 ? silences + 1 : 0,
         .at_ms = clock_ms(),
         .at_us = clock_wall_us(),
     };
@@ -251,7 +315,7 @@ static bool fresh_locked(struct session *session) REQUIRES(session->lock)
 static int call_status(struct session *session, enum provider_state *out,
                        struct err *err)
 {
-    struct limits limits = session_limits(session, SESSION_CALL_MS);
+    struct limits limits = session_limits(session, SESSION_WAIT_STATUS);
     struct session_call call;
     int rc = session_call_init(session, &call, err);
 
@@ -316,11 +380,20 @@ static void observe_work(void *arg)
     session_unref(session);
 }
 
+/* How long an observation holds: that of a silent engine ever longer. */
+static int64_t holds_ms(const struct observation *seen)
+{
+    unsigned doublings =
+        seen->silences < MOST_DOUBLINGS ? seen->silences : MOST_DOUBLINGS;
+
+    return (int64_t)SESSION_FRESH_MS << doublings;
+}
+
 /* Whether the engine should be asked; it is being asked then. */
 static bool observe_begin(struct session *session) REQUIRES(session->lock)
 {
     const struct observation *seen = &session->seen;
-    bool stale = !seen->known || clock_ms() - seen->at_ms >= SESSION_FRESH_MS;
+    bool stale = !seen->known || clock_ms() - seen->at_ms >= holds_ms(seen);
 
     if (!session->has_record || !session->provider || session->observing ||
         session->doing != SESSION_ABSENT || !stale ||

@@ -39,6 +39,12 @@ static void session_news(void *arg, struct session *session)
     pollers_wake(arg, session);
 }
 
+static void sandbox_left(void *arg, const char *id, const char *status)
+{
+    (void)arg;
+    log_warning("the sandbox of session '%s' is left behind: %s", id, status);
+}
+
 /* Open files and running commands cost descriptors. */
 static void raise_fd_limit(void)
 {
@@ -153,7 +159,7 @@ static int start(struct fs *fs, const struct options *options, struct err *err)
         .provider = options->provider,
         .uid = fs->uid,
         .gid = fs->gid,
-        .hooks = {fs, workspace_changed, session_news},
+        .hooks = {fs, workspace_changed, session_news, sandbox_left},
     };
     int rc = loop_new(&fs->loop, err);
 
