@@ -9,7 +9,8 @@
 #include <string.h>
 
 enum {
-    CONFIG_TEXT_MAX = 1024 * 1024,
+    /* As written: that of a read one may be longer, by escapes and defaults. */
+    WRITTEN_MAX = 16 * CONFIG_TEXT_MAX,
     DAY_S = 24 * 3600,
     DAY_MS = DAY_S * 1000,
 };
@@ -22,13 +23,12 @@ struct field {
     int64_t min;
     int64_t max;
     int64_t fallback;
-    const char *too_small; /* What is said of less than min; NULL: a range. */
 };
 
-#define NUMBER(member_, min_, max_, fallback_, ...)                            \
+#define NUMBER(member_, min_, max_, fallback_)                                 \
     {                                                                          \
         .name = #member_, .offset = offsetof(struct config, member_),          \
-        .min = (min_), .max = (max_), .fallback = (fallback_), __VA_ARGS__     \
+        .min = (min_), .max = (max_), .fallback = (fallback_)                  \
     }
 #define BOOL(member_, fallback_)                                               \
     {                                                                          \
@@ -39,9 +39,8 @@ struct field {
 static const struct field fields[] = {
     BOOL(auto_start, true),
     BOOL(idle_pause_enabled, true),
-    NUMBER(idle_pause_after_seconds, 1, INT32_MAX, 180,
-           .too_small = "session_sandbox config requires "
-                        "idle_pause_after_seconds >= 1"),
+    /* Too small has words of its own, and comes after what is not of a type. */
+    NUMBER(idle_pause_after_seconds, INT64_MIN, INT32_MAX, 180),
     NUMBER(exec_timeout_ms, 0, INT32_MAX, 0),
     NUMBER(create_timeout_ms, 1, DAY_MS, 300000),
     NUMBER(call_timeout_ms, 1, DAY_MS, 60000),
@@ -120,9 +119,6 @@ static int read_field(const struct js *value, const struct field *field,
     }
     if (js_type(value) != JS_INT) {
         return wrong(err, field->name, "an integer");
-    }
-    if (js_int(value) < field->min && field->too_small) {
-        return err_set(err, EINVAL, "%s", field->too_small);
     }
     if (js_int(value) < field->min || js_int(value) > field->max) {
         return err_set(err, EINVAL,
@@ -232,10 +228,12 @@ static int read_provider_config(const struct js *js, char **out,
                                 struct err *err)
 {
     struct js *inner = js_get(js, "provider_config");
-    struct buf text = BUF_INIT(CONFIG_TEXT_MAX);
+    struct buf text = BUF_INIT(WRITTEN_MAX);
     int rc = 0;
 
-    if (inner && !js_is_object(inner)) {
+    if (inner && js_type(inner) == JS_NULL) {
+        rc = 0;
+    } else if (inner && !js_is_object(inner)) {
         rc = wrong(err, "provider_config", "an object");
     } else if (inner && js_write(inner, &text) < 0) {
         rc = no_memory(err);
@@ -249,20 +247,59 @@ static int read_provider_config(const struct js *js, char **out,
     return rc;
 }
 
+static bool is_blank(char c)
+{
+    return c && strchr(" \t\r\n\v\f", c);
+}
+
+/* Takes the blanks at both ends away. */
 static int read_provider(const struct js *js, struct config *out,
                          struct err *err)
 {
-    const char *provider = js_text(js, "provider");
+    struct js *value = js_get(js, "provider");
+    const char *text = "";
+    size_t size = 0;
+    int rc = 0;
 
-    if (!provider || provider[strspn(provider, " \t\r\n")] == '\0') {
+    if (value && js_type(value) != JS_TEXT) {
+        rc = wrong(err, "provider", "a string");
+    } else if (value) {
+        text = js_bytes(value, &size);
+    }
+    if (rc == 0 && memchr(text, '\0', size)) {
+        rc = wrong(err, "provider", "free of NUL bytes");
+    }
+    while (size && is_blank(text[size - 1])) {
+        size--;
+    }
+    while (size && is_blank(*text)) {
+        text++;
+        size--;
+    }
+    if (rc == 0) {
+        out->provider = strndup(text, size);
+        rc = out->provider ? 0 : no_memory(err);
+    }
+    js_free(value);
+    return rc;
+}
+
+static int check_config(const struct config *config, struct err *err)
+{
+    if (config->provider[0] == '\0') {
         return err_set(err, EINVAL,
                        "session_sandbox config requires non-empty 'provider'");
     }
-    out->provider = strdup(provider);
-    return out->provider ? 0 : no_memory(err);
+    if (config->idle_pause_after_seconds < 1) {
+        return err_set(err, EINVAL,
+                       "session_sandbox config requires "
+                       "idle_pause_after_seconds >= 1");
+    }
+    return 0;
 }
 
-static int read_config(const struct js *js, struct config *out, struct err *err)
+/* What is of a wrong type comes first. */
+static int read_all(const struct js *js, struct config *out, struct err *err)
 {
     int rc;
 
@@ -280,26 +317,58 @@ static int read_config(const struct js *js, struct config *out, struct err *err)
     if (rc == 0) {
         rc = read_init(js, out, err);
     }
-    return rc < 0 ? rc : read_provider_config(js, &out->provider_config, err);
+    if (rc == 0) {
+        rc = read_provider_config(js, &out->provider_config, err);
+    }
+    return rc < 0 ? rc : check_config(out, err);
 }
 
-int config_parse(const char *text, struct config *out, struct err *err)
+int config_read(const struct js *js, struct config *out, struct err *err)
 {
     struct config config = {.provider = NULL};
-    struct js *js = NULL;
-    int rc = js_parse(text, strlen(text), &js, err);
+    int rc = read_all(js, &config, err);
 
-    if (rc < 0) {
-        return err_wrap(err, rc, "Invalid session_sandbox config");
-    }
-    rc = read_config(js, &config, err);
-    js_free(js);
     if (rc < 0) {
         config_done(&config);
         return rc;
     }
     *out = config;
     return 0;
+}
+
+int config_json(const char *text, size_t size, struct js **out, struct err *err)
+{
+    int rc = size > CONFIG_TEXT_MAX
+                 ? err_set(err, EFBIG, "it is over %d bytes", CONFIG_TEXT_MAX)
+                 : js_parse(text, size, out, err);
+
+    return rc < 0 ? err_wrap(err, rc, "Invalid session_sandbox config") : 0;
+}
+
+bool config_is_none(const struct js *js)
+{
+    return js_type(js) == JS_NULL || (js_is_object(js) && js_count(js) == 0);
+}
+
+int config_parse(const char *text, struct config *out, struct err *err)
+{
+    struct js *js = NULL;
+    int rc = js_parse(text, strlen(text), &js, err);
+
+    if (rc < 0) {
+        return err_wrap(err, rc, "Invalid session_sandbox config");
+    }
+    rc = config_read(js, out, err);
+    js_free(js);
+    return rc;
+}
+
+int config_copy(const struct config *from, struct config *out, struct err *err)
+{
+    AUTO_FREE char *text = NULL;
+    int rc = config_text(from, &text, err);
+
+    return rc < 0 ? rc : config_parse(text, out, err);
 }
 
 static struct js *init_js(const struct config *config)
@@ -318,7 +387,7 @@ static struct js *init_js(const struct config *config)
 int config_text(const struct config *config, char **out, struct err *err)
 {
     struct js *js = js_object();
-    struct buf text = BUF_INIT(CONFIG_TEXT_MAX);
+    struct buf text = BUF_INIT(WRITTEN_MAX);
     int rc;
 
     js_set_text(js, "provider", config->provider);
@@ -332,7 +401,10 @@ int config_text(const struct config *config, char **out, struct err *err)
     js_set_text(js, "wake", wake_words[config->wake]);
     js_set_raw(js, "provider_config", config->provider_config);
     js_set(js, "init", init_js(config));
-    rc = js_write(js, &text);
+    rc = js_write_lines(js, &text);
+    if (rc == 0) {
+        rc = buf_add(&text, "\n", 1);
+    }
     js_free(js);
     if (rc < 0) {
         buf_done(&text);

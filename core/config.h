@@ -12,6 +12,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct js;
+
+enum {
+    CONFIG_TEXT_MAX = 256 * 1024 /* Bytes of a config that is read. */
+};
+
 /* What wakes a paused sandbox whose engine cannot read files of one. */
 enum config_wake {
     CONFIG_WAKE_ACCESS, /* Also file data that is read or written, */
@@ -45,7 +51,34 @@ MUST_USE int config_default(const char *provider, struct config *out,
                             struct err *err);
 
 /**
+ * Parses the JSON of a config, as it comes from outside.
+ *
+ * @param text borrowed
+ * @param size its bytes
+ * @param out  the value, on success; js_free() frees it
+ * @param err  filled on failure
+ * @return 0, -EINVAL, -EFBIG over CONFIG_TEXT_MAX, -ENOMEM
+ */
+MUST_USE int config_json(const char *text, size_t size, struct js **out,
+                         struct err *err);
+
+/** @param js a parsed config @return whether it is null or `{}`, which says
+ *  that nothing is configured: the default applies */
+bool config_is_none(const struct js *js);
+
+/**
  * Reads a config. What it does not say has its default.
+ *
+ * @param js  a parsed config
+ * @param out filled on success; config_done() frees it
+ * @param err filled on failure
+ * @return 0, -EINVAL or -ENOMEM
+ */
+MUST_USE int config_read(const struct js *js, struct config *out,
+                         struct err *err);
+
+/**
+ * Reads a config from its text, as config_read().
  *
  * @param text JSON
  * @param out  filled on success; config_done() frees it
@@ -56,7 +89,18 @@ MUST_USE int config_parse(const char *text, struct config *out,
                           struct err *err);
 
 /**
- * Writes a config as JSON, every field of it.
+ * Copies a config deeply.
+ *
+ * @param from read
+ * @param out  filled on success; config_done() frees it
+ * @param err  filled on failure
+ * @return 0 or -ENOMEM
+ */
+MUST_USE int config_copy(const struct config *from, struct config *out,
+                         struct err *err);
+
+/**
+ * Writes a config as JSON for people, every field of it, with a final newline.
  *
  * @param config read
  * @param out    the text, the caller's to free, on success

@@ -332,8 +332,8 @@ static int call_provider(struct exec *exec, const struct exec_request *request,
         return rc;
     }
     command.cwd = cwd ? cwd : request->cwd;
-    return provider_exec(exec->job.session->provider, &call->sandbox, &command,
-                         &limits, &sink, exec, err);
+    return provider_exec(call->provider, &call->sandbox, &command, &limits,
+                         &sink, exec, err);
 }
 
 static int call_exec(struct exec *exec, const struct exec_request *request,

@@ -12,7 +12,7 @@ static int call_signal(struct session *session, uint64_t n, int signal,
     int rc = session_call_init(session, &call, err);
 
     if (rc == 0) {
-        rc = provider_signal(session->provider, &call.sandbox, n, signal, err);
+        rc = provider_signal(call.provider, &call.sandbox, n, signal, err);
         session_call_done(&call);
     }
     return rc;

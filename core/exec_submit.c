@@ -129,11 +129,12 @@ int exec_submit(struct session *session, const char *script, size_t size,
 }
 
 /* What the session's engine cannot do is refused at once. */
-static int check_able(const struct session *session,
+static int check_able(struct session *session,
                       const struct exec_request *request, struct err *err)
 {
-    return request->has_input && session->provider &&
-                   !(session->provider->ops->flags & PROVIDER_STDIN)
+    const struct provider_ops *ops = session_ops(session);
+
+    return request->has_input && ops && !(ops->flags & PROVIDER_STDIN)
                ? err_set(err, EOPNOTSUPP,
                          "the provider gives commands no input")
                : 0;

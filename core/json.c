@@ -268,7 +268,7 @@ static int add_text(const char *data, size_t size, void *arg)
     return rc;
 }
 
-int js_write(const struct js *js, struct buf *out)
+static int write_value(const struct js *js, size_t flags, struct buf *out)
 {
     struct dump dump = {.out = out, .rc = -ENOMEM};
 
@@ -276,7 +276,22 @@ int js_write(const struct js *js, struct buf *out)
         return -ENOMEM;
     }
     return json_dump_callback(js->value, add_text, &dump,
-                              JSON_ENCODE_ANY | JSON_COMPACT) < 0
+                              JSON_ENCODE_ANY | flags) < 0
                ? dump.rc
                : 0;
+}
+
+int js_write(const struct js *js, struct buf *out)
+{
+    return write_value(js, JSON_COMPACT, out);
+}
+
+int js_write_lines(const struct js *js, struct buf *out)
+{
+    return write_value(js, JSON_INDENT(2), out);
+}
+
+bool js_equal(const struct js *a, const struct js *b)
+{
+    return a && b ? json_equal(a->value, b->value) : a == b;
 }

@@ -123,4 +123,12 @@ MUST_USE int js_each(const struct js *js, js_each_fn *fn, void *arg,
  */
 MUST_USE int js_write(const struct js *js, struct buf *out);
 
+/** As js_write(), in lines for people. @param js a value @param out appended
+ *  to @return 0, -EFBIG or -ENOMEM */
+MUST_USE int js_write_lines(const struct js *js, struct buf *out);
+
+/** @param a a value @param b a value; NULL is like no other but NULL
+ *  @return whether they are the same, whatever the order of members */
+bool js_equal(const struct js *a, const struct js *b);
+
 #endif

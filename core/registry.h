@@ -73,7 +73,7 @@ struct registry_config {
  * @param out    the registry, on success
  * @param err    filled on failure
  * @return 0, -EBUSY when another daemon holds the state (its pid is named),
- *         -ENOENT for an unknown provider, or what the store or provider said
+ *         -ENODEV for an unknown provider, or what the store or provider said
  */
 MUST_USE int registry_open(const struct registry_config *config,
                            const struct provider_ops *const *table,

@@ -220,19 +220,10 @@ static void tell_all_left(struct registry *registry)
 
 static void close_engines(struct registry *registry)
 {
-    struct list *node = list_pop(&registry->providers);
-
     mutex_lock(&registry->lock);
     registry->engines_closed = true;
     mutex_unlock(&registry->lock);
-    while (node) {
-        struct registry_provider *entry =
-            container_of(node, struct registry_provider, link);
-
-        provider_close(entry->provider);
-        free(entry);
-        node = list_pop(&registry->providers);
-    }
+    registry_close_providers(registry);
 }
 
 static struct session *take_session(struct registry *registry)
@@ -294,6 +285,8 @@ static void free_registry(struct registry *registry)
     store_close(registry->store);
     cancel_done(&registry->cancel);
     cond_done(&registry->calm);
+    cond_done(&registry->opened);
+    mutex_done(&registry->providers_lock);
     mutex_done(&registry->lock);
     free(registry->provider);
     free(registry->state_dir);

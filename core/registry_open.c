@@ -11,104 +11,6 @@ enum {
     LIST_BATCH = 256
 };
 
-static const struct provider_ops *
-find_ops(const struct provider_ops *const *table, const char *name)
-{
-    for (; *table; table++) {
-        if (strcmp((*table)->name, name) == 0) {
-            return *table;
-        }
-    }
-    return NULL;
-}
-
-static struct registry_provider *find_provider(struct registry *registry,
-                                               const char *name)
-{
-    list_each(node, &registry->providers)
-    {
-        struct registry_provider *entry =
-            container_of(node, struct registry_provider, link);
-
-        if (strcmp(entry->ops->name, name) == 0) {
-            return entry;
-        }
-    }
-    return NULL;
-}
-
-struct provider *registry_provider(struct registry *registry, const char *name)
-{
-    const struct registry_provider *entry = find_provider(registry, name);
-
-    return entry ? entry->provider : NULL;
-}
-
-static int not_registered(const char *name, int code, struct err *err)
-{
-    return err_set(err, code, "Session sandbox provider '%s' is not registered",
-                   name);
-}
-
-int registry_no_provider(struct registry *registry, const char *name,
-                         struct err *err)
-{
-    const struct registry_provider *entry = find_provider(registry, name);
-
-    if (!entry) {
-        return not_registered(name, ENODEV, err);
-    }
-    *err = entry->err;
-    return -err->code;
-}
-
-static int add_provider(struct registry *registry, const char *name,
-                        struct err *err)
-{
-    const struct provider_ops *ops = find_ops(registry->table, name);
-    struct registry_provider *entry;
-    int rc;
-
-    if (!ops) {
-        return not_registered(name, ENOENT, err);
-    }
-    entry = calloc(1, sizeof(*entry));
-    if (!entry) {
-        return err_set(err, ENOMEM, "out of memory");
-    }
-    entry->ops = ops;
-    list_add(&registry->providers, &entry->link);
-    rc = provider_open(ops, &registry->env, &entry->provider, &entry->err);
-    if (rc < 0) {
-        rc = err_wrap(&entry->err, rc, "provider '%s'", name);
-        *err = entry->err;
-    }
-    return rc;
-}
-
-/* Opens what older sessions use. One that cannot be had leaves its sessions
- * in the status `error`, with the reason at their first use. */
-static int add_used_providers(struct registry *registry, struct err *err)
-{
-    for (size_t i = 0; registry->table[i]; i++) {
-        const char *name = registry->table[i]->name;
-        struct err ignored = ERR_INIT;
-        int used;
-
-        if (registry_provider(registry, name)) {
-            continue;
-        }
-        used = store_provider_used(registry->store, name, err);
-        if (used < 0) {
-            return used;
-        }
-        if (used) {
-            (void)!add_provider(registry, name, &ignored);
-        }
-    }
-    return 0;
-}
-
 static int make_dir(const struct registry *registry, const char *name,
                     struct err *err)
 {
@@ -154,8 +56,12 @@ static int settle(struct registry *registry, enum session_status status,
 
 static int open_all(struct registry *registry, struct err *err)
 {
-    int rc = store_open(registry->state_dir, &registry->store, err);
+    struct provider *provider;
+    int rc = registry_add_providers(registry, err);
 
+    if (rc == 0) {
+        rc = store_open(registry->state_dir, &registry->store, err);
+    }
     if (rc == 0) {
         rc = make_dir(registry, "sessions", err);
     }
@@ -166,10 +72,11 @@ static int open_all(struct registry *registry, struct err *err)
         rc = store_exec_lose_all(registry->store, err);
     }
     if (rc == 0) {
-        rc = add_provider(registry, registry->provider, err);
+        rc = registry_open_provider(registry, registry->provider, &provider,
+                                    err);
     }
     if (rc == 0) {
-        rc = add_used_providers(registry, err);
+        rc = registry_open_used(registry, err);
     }
     if (rc == 0) {
         rc = settle(registry, SESSION_STARTING, err);
@@ -190,6 +97,8 @@ static struct registry *alloc(const struct registry_config *config,
     }
     mutex_init(&registry->lock);
     cond_init(&registry->calm);
+    mutex_init(&registry->providers_lock);
+    cond_init(&registry->opened);
     list_init(&registry->providers);
     list_init(&registry->retries);
     registry->cancel.fd = -1;

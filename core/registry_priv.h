@@ -12,12 +12,14 @@ enum {
     REGISTRY_BUCKETS = 1024
 };
 
-/* A provider that sessions use. */
+/* A provider of the table. */
 struct registry_provider {
     struct list link;
     const struct provider_ops *ops;
+    /* By registry->providers_lock: */
     struct provider *provider; /* NULL: it could not be opened, */
-    struct err err;            /* for this reason. */
+    struct err err;            /* for this reason, or was not yet. */
+    bool opening;
 };
 
 struct registry {
@@ -30,9 +32,11 @@ struct registry {
     struct store *store;
     const struct provider_ops *const *table;
     struct list providers; /* Of struct registry_provider; fixed once open. */
-    struct cancel cancel;  /* Fired at the end. */
-    struct workers *trash; /* Deletes what removed sessions leave. */
-    struct list retries;   /* Sessions with a timer; by the loop's thread. */
+    struct mutex providers_lock; /* A leaf. */
+    struct cond opened;          /* A provider is open, or cannot be. */
+    struct cancel cancel;        /* Fired at the end. */
+    struct workers *trash;       /* Deletes what removed sessions leave. */
+    struct list retries; /* Sessions with a timer; by the loop's thread. */
 
     struct mutex lock; /* Of all GUARDED members below. */
     struct cond calm;  /* jobs or sinks has changed. */
@@ -57,11 +61,29 @@ bool registry_closing(struct registry *registry);
 /* Whether providers may not be called any more. */
 bool registry_engines_closed(struct registry *registry);
 
+/* ---- registry_providers.c ---- */
+
+/* Of that name in the table, or NULL. */
+const struct provider_ops *registry_ops(const struct registry *registry,
+                                        const char *name);
+/* Fills err for a name that is not in the table; returns its code, negative. */
+int registry_not_registered(const char *name, struct err *err);
 /* The provider of that name where it is open, else NULL. */
 struct provider *registry_provider(struct registry *registry, const char *name);
-/* Why it is not: fills err and returns its code, negative. */
+/* Why it cannot be opened: fills err and returns its code, negative; 0 where
+ * it is open or was not tried yet. */
 int registry_no_provider(struct registry *registry, const char *name,
                          struct err *err);
+/* Opens a provider where it is not open; may block. It is tried once. */
+MUST_USE int registry_open_provider(struct registry *registry, const char *name,
+                                    struct provider **out, struct err *err)
+    EXCLUDES(registry->providers_lock);
+/* Opens what recorded sessions use. One that cannot be had leaves its sessions
+ * in the status `error`, with the reason at their first use. */
+MUST_USE int registry_open_used(struct registry *registry, struct err *err);
+/* Makes the entries, and ends them; both while nobody else uses them. */
+MUST_USE int registry_add_providers(struct registry *registry, struct err *err);
+void registry_close_providers(struct registry *registry);
 
 /* Loads a session by its number, with a reference. */
 MUST_USE int registry_load(struct registry *registry, uint64_t number,

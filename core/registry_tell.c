@@ -127,12 +127,13 @@ static int tell_providers(struct registry *registry, bool failures,
                    failures ? "failures" : "calls");
     list_each(node, &registry->providers)
     {
-        const struct registry_provider *entry =
-            container_of(node, struct registry_provider, link);
+        const char *name =
+            container_of(node, struct registry_provider, link)->ops->name;
+        struct provider *provider = registry_provider(registry, name);
 
-        if (entry->provider) {
-            counters.provider = entry->ops->name;
-            provider_stats(entry->provider, tell_counter, &counters);
+        if (provider) {
+            counters.provider = name;
+            provider_stats(provider, tell_counter, &counters);
         }
     }
     return counters.rc;

@@ -29,7 +29,7 @@ const char *session_status_name(enum session_status status)
 }
 
 static int read_config(struct session *session, const char *text,
-                       struct err *err)
+                       struct err *err) REQUIRES(session->lock)
 {
     int rc = config_parse(text, &session->config, err);
 
@@ -119,10 +119,10 @@ void session_free(struct session *session)
     mutex_lock(&session->lock);
     store_state_done(&session->record);
     buf_done(&session->kept.text);
+    config_done(&session->config);
     mutex_unlock(&session->lock);
     cond_done(&session->files_left);
     mutex_done(&session->lock);
-    config_done(&session->config);
     free(session->dir);
     free(session);
 }
@@ -162,12 +162,59 @@ int session_run(struct session *session, struct workers *workers, work_fn *fn,
     return rc;
 }
 
-int session_need_provider(const struct session *session, struct err *err)
+static int check_match(const struct session *session, struct err *err)
+    REQUIRES(session->lock)
 {
-    return session->provider
-               ? 0
+    const char *is = session->has_record ? session->record.provider : NULL;
+
+    return is && strcmp(is, session->config.provider) != 0
+               ? err_set(err, EINVAL,
+                         "Session sandbox provider mismatch: state has '%s', "
+                         "config requests '%s'",
+                         is, session->config.provider)
+               : 0;
+}
+
+int session_need_provider_locked(struct session *session, struct err *err)
+{
+    int rc = check_match(session, err);
+
+    return rc < 0 || session->provider
+               ? rc
                : registry_no_provider(session->registry,
                                       session->config.provider, err);
+}
+
+int session_need_provider(struct session *session, struct err *err)
+{
+    struct provider *provider;
+    int rc;
+
+    mutex_lock(&session->lock);
+    rc = check_match(session, err);
+    provider = session->provider;
+    mutex_unlock(&session->lock);
+    if (rc < 0 || provider) {
+        return rc;
+    }
+    rc = registry_open_provider(session->registry, session->config.provider,
+                                &provider, err);
+    if (rc == 0) {
+        mutex_lock(&session->lock);
+        session->provider = provider;
+        mutex_unlock(&session->lock);
+    }
+    return rc;
+}
+
+const struct provider_ops *session_ops(struct session *session)
+{
+    const struct provider_ops *ops;
+
+    mutex_lock(&session->lock);
+    ops = registry_ops(session->registry, session->config.provider);
+    mutex_unlock(&session->lock);
+    return ops;
 }
 
 uint64_t session_number(const struct session *session)
@@ -262,21 +309,27 @@ static void add_all(struct session *session, struct js *js)
 /* Asks the provider how a sandbox's limits are enforced here. */
 static void add_limits(struct session *session, struct js *js)
 {
+    AUTO_FREE char *config = NULL;
     char id[SESSION_ID_SIZE];
     struct instance instance = {.external_id = NULL};
-    const struct sandbox sandbox = {
+    struct sandbox sandbox = {
         .number = session->number,
         .id = id,
         .dir = session->dir,
-        .config = session->config.provider_config,
         .instance = &instance,
     };
     struct buf text = BUF_INIT(DETAIL_MAX);
     struct err err = ERR_INIT;
+    struct provider *provider;
 
-    session_id(session, id);
-    if (!session->provider ||
-        provider_limits(session->provider, &sandbox, &text, &err) < 0) {
+    mutex_lock(&session->lock);
+    memcpy(id, session->id, sizeof(id));
+    config = strdup(session->config.provider_config);
+    provider = session->provider;
+    mutex_unlock(&session->lock);
+    sandbox.config = config;
+    if (!provider || !config ||
+        provider_limits(provider, &sandbox, &text, &err) < 0) {
         js_set(js, "limits", js_object());
     } else {
         js_set_raw(js, "limits", buf_str(&text));

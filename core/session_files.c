@@ -70,7 +70,7 @@ static enum verdict judge(struct session *session, const struct visit *visit,
         (void)err_set(err, ENOENT, "the session was removed");
         return REFUSE;
     }
-    if (session_need_provider(session, err) < 0) {
+    if (session_need_provider_locked(session, err) < 0) {
         return REFUSE;
     }
     if (session->files_closed) {
@@ -82,18 +82,18 @@ static enum verdict judge(struct session *session, const struct visit *visit,
     return judge_existing(session, visit, err);
 }
 
-static int build_tree(struct session *session, struct sandbox *sandbox,
+static int build_tree(struct session *session, const struct session_call *call,
                       struct workspace **out, struct err *err)
 {
     struct registry *registry = session->registry;
     struct provider_root root;
     int rc;
 
-    if (!session->provider->ops->root) {
-        return ws_new_remote(session->provider, sandbox, registry->env.uid,
+    if (!call->provider->ops->root) {
+        return ws_new_remote(call->provider, &call->sandbox, registry->env.uid,
                              registry->env.gid, out, err);
     }
-    rc = provider_root(session->provider, sandbox, &root, err);
+    rc = provider_root(call->provider, &call->sandbox, &root, err);
     if (rc < 0) {
         return rc;
     }
@@ -139,7 +139,7 @@ static int make_tree(struct session *session, struct workspace **out,
         return rc;
     }
     generation = call.state.generation;
-    rc = build_tree(session, &call.sandbox, &built, err);
+    rc = build_tree(session, &call, &built, err);
     session_call_done(&call);
     return rc < 0 ? rc : keep_tree(session, generation, built, out, err);
 }

@@ -293,10 +293,14 @@ static int put_intent(struct session *session, const struct caller *caller,
 {
     struct store_state state = {
         .status = SESSION_STARTING,
+        .provider = strdup(session->config.provider),
         .created_us = clock_wall_us(),
     };
     int rc;
 
+    if (!state.provider) {
+        return err_set(err, ENOMEM, "out of memory");
+    }
     mutex_lock(&session->lock);
     state.generation = session->generation + 1;
     mutex_unlock(&session->lock);

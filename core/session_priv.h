@@ -70,8 +70,6 @@ struct session {
     bool reap_posted;
     uint64_t number;
     int64_t created_us;
-    struct provider *provider; /* NULL: not in the table, or not open. */
-    struct config config;
     char *dir; /* STATE/sessions/NUMBER */
     struct workers *life;
     struct workers *status;
@@ -80,6 +78,9 @@ struct session {
     struct mutex lock; /* Of all GUARDED members below. */
     char id[SESSION_ID_SIZE] GUARDED;
     bool gone GUARDED;
+    /* These change while no job runs, so a job reads them without the lock. */
+    struct config config GUARDED;
+    struct provider *provider GUARDED; /* NULL: not open, or not yet. */
 
     struct list queue GUARDED; /* Of struct job. */
     struct job *current GUARDED;
@@ -126,9 +127,18 @@ void session_free(struct session *session);
  * no engine is closed under it. 0, -EAGAIN or -ENOMEM. */
 MUST_USE int session_run(struct session *session, struct workers *workers,
                          work_fn *fn, void *arg);
-/* 0 where the session's provider is open, else why not. */
-MUST_USE int session_need_provider(const struct session *session,
-                                   struct err *err);
+/* 0 where the session's provider is open, or is opened by this; else why not,
+ * also where the sandbox is another one's. For a job. */
+MUST_USE int session_need_provider(struct session *session, struct err *err)
+    EXCLUDES(session->lock);
+/* The same of what is known: one that was not tried yet may be there. */
+MUST_USE int session_need_provider_locked(struct session *session,
+                                          struct err *err)
+    REQUIRES(session->lock);
+/* What the session's provider can, also before it is open; NULL: it is not
+ * registered. */
+const struct provider_ops *session_ops(struct session *session)
+    EXCLUDES(session->lock);
 /* Calls hooks.news, and hooks.changed. */
 void session_news(struct session *session) EXCLUDES(session->lock);
 void session_changed(struct session *session) EXCLUDES(session->lock);
@@ -197,6 +207,8 @@ MUST_USE int session_life_checkpoint(struct session *session, struct err *err);
 struct session_call {
     struct store_state state; /* A copy of the record. */
     char id[SESSION_ID_SIZE];
+    char *config;              /* A copy of the provider_config. */
+    struct provider *provider; /* NULL: it is not open. */
     struct sandbox sandbox;
 };
 /* Prepares one about the sandbox as it is recorded; -ENOENT without one. */

@@ -12,20 +12,45 @@ enum {
     MOST_DOUBLINGS = 5 /* Of the time that an error holds. */
 };
 
-int session_call_init(struct session *session, struct session_call *out,
-                      struct err *err)
+static int copy_state(const struct store_state *from, struct store_state *out,
+                      struct err *err);
+
+static int init_call_locked(struct session *session, struct session_call *out,
+                            struct err *err) REQUIRES(session->lock)
 {
-    int rc = session_record_copy(session, &out->state, err);
+    int rc = session->has_record
+                 ? copy_state(&session->record, &out->state, err)
+                 : err_set(err, ENOENT, "there is no sandbox");
 
     if (rc < 0) {
         return rc;
     }
-    session_id(session, out->id);
+    out->config = strdup(session->config.provider_config);
+    if (!out->config) {
+        store_state_done(&out->state);
+        return err_set(err, ENOMEM, "out of memory");
+    }
+    out->provider = session->provider;
+    memcpy(out->id, session->id, sizeof(out->id));
+    return 0;
+}
+
+int session_call_init(struct session *session, struct session_call *out,
+                      struct err *err)
+{
+    int rc;
+
+    mutex_lock(&session->lock);
+    rc = init_call_locked(session, out, err);
+    mutex_unlock(&session->lock);
+    if (rc < 0) {
+        return rc;
+    }
     out->sandbox = (struct sandbox){
         .number = session->number,
         .id = out->id,
         .dir = session->dir,
-        .config = session->config.provider_config,
+        .config = out->config,
         .instance = &out->state.instance,
     };
     return 0;
@@ -34,15 +59,20 @@ int session_call_init(struct session *session, struct session_call *out,
 void session_call_done(struct session_call *call)
 {
     store_state_done(&call->state);
+    free(call->config);
 }
 
 int64_t session_deadline(struct session *session, enum session_wait wait)
 {
-    int64_t ms = session->config.call_timeout_ms;
+    int64_t ms, create_ms;
 
+    mutex_lock(&session->lock);
+    ms = session->config.call_timeout_ms;
+    create_ms = session->config.create_timeout_ms;
+    mutex_unlock(&session->lock);
     switch (wait) {
     case SESSION_WAIT_CREATE:
-        ms = session->config.create_timeout_ms;
+        ms = create_ms;
         break;
     case SESSION_WAIT_STATUS:
         ms = ms < SESSION_STATUS_MS ? ms : SESSION_STATUS_MS;
@@ -66,16 +96,15 @@ static int copy_state(const struct store_state *from, struct store_state *out,
 {
     struct store_state copy = *from;
 
-    copy.last_init_error = NULL;
-    if (instance_copy(&copy.instance, &from->instance) < 0) {
+    copy.instance = (struct instance){.external_id = NULL};
+    copy.provider = from->provider ? strdup(from->provider) : NULL;
+    copy.last_init_error =
+        from->last_init_error ? strdup(from->last_init_error) : NULL;
+    if ((from->provider && !copy.provider) ||
+        (from->last_init_error && !copy.last_init_error) ||
+        instance_copy(&copy.instance, &from->instance) < 0) {
+        store_state_done(&copy);
         return err_set(err, ENOMEM, "out of memory");
-    }
-    if (from->last_init_error) {
-        copy.last_init_error = strdup(from->last_init_error);
-        if (!copy.last_init_error) {
-            instance_done(&copy.instance);
-            return err_set(err, ENOMEM, "out of memory");
-        }
     }
     *out = copy;
     return 0;
@@ -320,8 +349,7 @@ static int call_status(struct session *session, enum provider_state *out,
     int rc = session_call_init(session, &call, err);
 
     if (rc == 0) {
-        rc = provider_status(session->provider, &call.sandbox, &limits, out,
-                             err);
+        rc = provider_status(call.provider, &call.sandbox, &limits, out, err);
         session_call_done(&call);
     }
     return rc;

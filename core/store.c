@@ -62,6 +62,10 @@ static const char *const migrations[] = {
     "ALTER TABLE execs ADD COLUMN request BLOB;"
     "ALTER TABLE execs ADD COLUMN mode TEXT NOT NULL DEFAULT 'auto';"
     "ALTER TABLE execs ADD COLUMN background INTEGER NOT NULL DEFAULT 0;",
+
+    "ALTER TABLE states ADD COLUMN provider TEXT;"
+    "UPDATE states SET provider = (SELECT json_extract(config, '$.provider')"
+    " FROM sessions WHERE number = session);",
 };
 
 /* The errno of a failed SQLite call. */

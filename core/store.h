@@ -27,6 +27,7 @@ struct store_session {
 /* What is recorded of a sandbox. */
 struct store_state {
     enum session_status status; /* STARTING, RUNNING, PAUSED or DELETING. */
+    char *provider;             /* Whose sandbox it is. */
     struct instance instance;
     uint64_t generation;
     int64_t created_us;

@@ -256,7 +256,9 @@ int store_provider_used(struct store *store, const char *provider,
     mutex_lock(&store->lock);
     rc = store_query(store, &stmt, err,
                      "SELECT 1 FROM sessions"
-                     " WHERE json_extract(config, '$.provider') = ? LIMIT 1",
+                     " WHERE json_extract(config, '$.provider') = ?1"
+                     " UNION ALL SELECT 1 FROM states WHERE provider = ?1"
+                     " LIMIT 1",
                      "t", provider);
     if (rc == 0) {
         rc = store_step(store, stmt, err);

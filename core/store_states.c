@@ -9,6 +9,7 @@
 void store_state_done(struct store_state *state)
 {
     instance_done(&state->instance);
+    free(state->provider);
     free(state->last_init_error);
     *state = (struct store_state){.status = SESSION_ABSENT};
 }
@@ -46,6 +47,7 @@ static int read_state(sqlite3_stmt *stmt, struct store_state *out,
         .last_init_error = store_text(stmt, 9, &rc),
         .err = {.code = sqlite3_column_int(stmt, 10)},
         .generation = (uint64_t)sqlite3_column_int64(stmt, 12),
+        .provider = store_text(stmt, 13, &rc),
     };
 
     if (rc < 0) {
@@ -67,7 +69,8 @@ static int load_locked(struct store *store, uint64_t number,
         store, &stmt, err,
         "SELECT status, external_id, display_name, workspace_path,"
         " provider_state, metadata, states.created_us, updated_us,"
-        " init_completed_us, last_init_error, err_code, err_msg, generation"
+        " init_completed_us, last_init_error, err_code, err_msg, generation,"
+        " provider"
         " FROM states JOIN sessions ON number = session WHERE session = ?",
         "i", (int64_t)number);
 
@@ -130,13 +133,13 @@ static int save_locked(struct store *store, uint64_t number, uint64_t expected,
         "INSERT OR REPLACE INTO states(session, status,"
         " external_id, display_name, workspace_path,"
         " provider_state, metadata, created_us, updated_us,"
-        " init_completed_us, last_init_error, err_code, err_msg)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        "ittttttiiitit", (int64_t)number, session_status_name(state->status),
+        " init_completed_us, last_init_error, err_code, err_msg, provider)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "ittttttiiititt", (int64_t)number, session_status_name(state->status),
         instance->external_id, instance->display_name, instance->workspace_path,
         instance->provider_state, instance->metadata, state->created_us,
         state->updated_us, state->init_completed_us, state->last_init_error,
-        (int64_t)state->err.code, state->err.msg);
+        (int64_t)state->err.code, state->err.msg, state->provider);
     return rc < 0 ? rc : store_event_locked(store, number, event, err);
 }
 

@@ -316,7 +316,7 @@ static void an_engine_that_fails_to_open_is_told(void **state)
     struct err err = ERR_INIT;
 
     fixture_close(fixture);
-    assert_int_equal(registry_open(&config, none, &registry, &err), -ENOENT);
+    assert_int_equal(registry_open(&config, none, &registry, &err), -ENODEV);
     assert_non_null(strstr(err.msg, "'local' is not registered"));
     engine_fail(ENGINE_OPEN, EACCES);
     assert_int_equal(registry_open(&config, local, &registry, &err), -EACCES);
