@@ -197,6 +197,26 @@ static int start(const struct keeper *keeper, const struct wire *request,
     return rc;
 }
 
+static int mount_overlay(const struct wire *request, const int *fds)
+{
+    const struct overlay_plan plan = {.upper = fds[0],
+                                      .work = fds[1],
+                                      .lower = fds[2],
+                                      .map_lower = request->map_lower,
+                                      .id_base = request->id_base};
+    struct wire reply = {.type = WIRE_MOUNTED, .n = request->n};
+    struct err err = ERR_INIT;
+    int mount = -1;
+    int rc;
+
+    if (overlay_mount(&plan, &mount, &err) < 0) {
+        return send_failure(request->n, &err);
+    }
+    rc = wire_send(WIRE_KEEPER_FD, &reply, &mount, 1, &err);
+    (void)close(mount);
+    return rc;
+}
+
 /* Until the daemon's end of the socket is closed, by its death at last. */
 static void serve(const struct keeper *keeper)
 {
@@ -208,6 +228,8 @@ static void serve(const struct keeper *keeper)
     while (rc == 0 && wire_recv(WIRE_KEEPER_FD, &request, fds, &err) == 0) {
         if (request.type == WIRE_START) {
             rc = start(keeper, &request, fds);
+        } else if (request.type == WIRE_MOUNT) {
+            rc = mount_overlay(&request, fds);
         }
         wire_close(fds);
     }

@@ -12,6 +12,7 @@
 #include "core/err.h"
 
 #include <linux/filter.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 /* ---- filter.c: the system calls that commands have. ---- */
@@ -70,6 +71,41 @@ void tree_close(struct tree *tree);
  * @return 0 or a negative errno
  */
 MUST_USE int tree_enter(const struct tree *tree, struct err *err);
+
+/* ---- idmap.c, overlay.c: a workspace of layers. ---- */
+
+/**
+ * Copies the mount of a directory, unattached and read-only, so that its
+ * owners are a sandbox's. In the keeper.
+ *
+ * @param dir  of this machine
+ * @param base host id of the sandbox's id 0
+ * @param out  the mount, on success
+ * @param err  filled on failure
+ * @return 0 or a negative errno
+ */
+MUST_USE int idmap_copy(int dir, uint32_t base, int *out, struct err *err);
+
+/* The layers of an overlay; directories, borrowed. */
+struct overlay_plan {
+    int upper;        /* What the session writes. */
+    int work;         /* Empty; no mount has used it before. */
+    int lower;        /* What lies below. */
+    bool map_lower;   /* Its owners become the sandbox's (idmap_copy()). */
+    uint32_t id_base; /* Host id of the sandbox's id 0. */
+};
+
+/**
+ * Mounts an overlay that is attached nowhere. In the keeper.
+ *
+ * @param plan borrowed
+ * @param out  the mount, on success; it ends with the last fd in it
+ * @param err  filled on failure
+ * @return 0, -EINVAL where the directories cannot be layers, or another
+ *         negative errno
+ */
+MUST_USE int overlay_mount(const struct overlay_plan *plan, int *out,
+                           struct err *err);
 
 /* ---- sandbox.c: a sandbox's process 1 up to its lock-down. ---- */
 

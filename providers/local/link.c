@@ -15,6 +15,7 @@
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 
@@ -250,24 +251,23 @@ static void end_turn(struct link *link)
 }
 
 /* Takes the answer to request n; those to abandoned ones are dropped. */
-static int take_answer(struct link *link, uint64_t n,
-                       const struct limits *limits, struct link_made *out,
+static int take_answer(struct link *link, uint64_t n, uint32_t type,
+                       const struct limits *limits, int fds[WIRE_FD_MAX],
                        struct err *err)
 {
     for (;;) {
         struct wire wire;
-        int fds[WIRE_FD_MAX];
-        int rc = await(link->sock, limits, &wire, fds, err);
+        int got[WIRE_FD_MAX];
+        int rc = await(link->sock, limits, &wire, got, err);
 
         if (rc < 0) {
             return rc;
         }
-        if (wire.n == n && wire.type == WIRE_STARTED) {
-            out->sock = fds[0];
-            out->pidfd = fds[1];
+        if (wire.n == n && wire.type == type) {
+            memcpy(fds, got, sizeof(got));
             return 0;
         }
-        wire_close(fds);
+        wire_close(got);
         if (wire.n == n) {
             return err_set(err, wire.code > 0 ? wire.code : EPROTO, "%s",
                            wire.words);
@@ -275,12 +275,41 @@ static int take_answer(struct link *link, uint64_t n,
     }
 }
 
-static int request(struct link *link, const struct link_plan *plan,
-                   const struct limits *limits, struct link_made *out,
-                   struct err *err)
+/* A request to a keeper that may turn out to be dead: -EPIPE. */
+struct request {
+    int (*send)(struct link *link, const struct request *request,
+                const struct limits *limits, struct err *err);
+    const struct link_plan *plan;
+    struct link_made *made;
+    const struct link_overlay *overlay;
+    int *mount;
+};
+
+static int start_in(struct link *link, const struct request *request,
+                    int cgroup, const struct limits *limits, struct err *err)
 {
+    const struct link_plan *plan = request->plan;
     struct wire wire = {
         .type = WIRE_START, .n = ++link->requests, .id_base = plan->id_base};
+    int fds[WIRE_FD_MAX];
+    int rc =
+        wire_send(link->sock, &wire, (int[]){plan->workspace, cgroup}, 2, err);
+
+    if (rc == 0) {
+        rc = take_answer(link, wire.n, WIRE_STARTED, limits, fds, err);
+    }
+    if (rc == 0) {
+        (void)fcntl(fds[0], F_SETFL, O_NONBLOCK);
+        request->made->sock = fds[0];
+        request->made->pidfd = fds[1];
+    }
+    return rc;
+}
+
+static int send_start(struct link *link, const struct request *request,
+                      const struct limits *limits, struct err *err)
+{
+    const struct link_plan *plan = request->plan;
     AUTO_FD int cgroup = -1;
     int rc = cgroup_make(link->cgroup, plan->name, plan->id_base, &cgroup, err);
 
@@ -290,10 +319,7 @@ static int request(struct link *link, const struct link_plan *plan,
     if (rc < 0) {
         return rc;
     }
-    rc = wire_send(link->sock, &wire, (int[]){plan->workspace, cgroup}, 2, err);
-    if (rc == 0) {
-        rc = take_answer(link, wire.n, limits, out, err);
-    }
+    rc = start_in(link, request, cgroup, limits, err);
     if (rc < 0) {
         struct err ignored = ERR_INIT;
 
@@ -302,28 +328,68 @@ static int request(struct link *link, const struct link_plan *plan,
         (void)cgroup_remove(link->cgroup, plan->name);
         return rc;
     }
-    (void)fcntl(out->sock, F_SETFL, O_NONBLOCK);
-    out->cgroup = TAKE_FD(cgroup);
+    request->made->cgroup = TAKE_FD(cgroup);
     return 0;
 }
 
-int link_start(struct link *link, const struct link_plan *plan,
-               const struct limits *limits, struct link_made *out,
-               struct err *err)
+static int send_mount(struct link *link, const struct request *request,
+                      const struct limits *limits, struct err *err)
+{
+    const struct link_overlay *overlay = request->overlay;
+    struct wire wire = {.type = WIRE_MOUNT,
+                        .n = ++link->requests,
+                        .id_base = overlay->id_base,
+                        .map_lower = overlay->map_lower};
+    int fds[WIRE_FD_MAX];
+    int rc = wire_send(link->sock, &wire,
+                       (int[]){overlay->upper, overlay->work, overlay->lower},
+                       3, err);
+
+    if (rc == 0) {
+        rc = take_answer(link, wire.n, WIRE_MOUNTED, limits, fds, err);
+    }
+    if (rc == 0) {
+        *request->mount = fds[0];
+    }
+    return rc;
+}
+
+/* Takes its turn; a keeper that is found dead is replaced. */
+static int ask(struct link *link, const struct request *request,
+               const struct limits *limits, struct err *err)
 {
     int rc = take_turn(link, limits, err);
 
     if (rc < 0) {
         return rc;
     }
-    rc = link->sock < 0 ? -EPIPE : request(link, plan, limits, out, err);
+    rc = link->sock < 0 ? -EPIPE : request->send(link, request, limits, err);
     if (rc == -EPIPE) {
         end_keeper(link, 0);
         rc = start_keeper(link, limits, err);
         if (rc == 0) {
-            rc = request(link, plan, limits, out, err);
+            rc = request->send(link, request, limits, err);
         }
     }
     end_turn(link);
     return rc;
+}
+
+int link_start(struct link *link, const struct link_plan *plan,
+               const struct limits *limits, struct link_made *out,
+               struct err *err)
+{
+    const struct request request = {
+        .send = send_start, .plan = plan, .made = out};
+
+    return ask(link, &request, limits, err);
+}
+
+int link_mount(struct link *link, const struct link_overlay *overlay,
+               const struct limits *limits, int *out, struct err *err)
+{
+    const struct request request = {
+        .send = send_mount, .overlay = overlay, .mount = out};
+
+    return ask(link, &request, limits, err);
 }

@@ -57,4 +57,27 @@ MUST_USE int link_start(struct link *link, const struct link_plan *plan,
                         const struct limits *limits, struct link_made *out,
                         struct err *err);
 
+/* An overlay's directories; borrowed. */
+struct link_overlay {
+    int upper;
+    int work;
+    int lower;
+    bool map_lower; /* Its owners become the sandbox's. */
+    uint32_t id_base;
+};
+
+/**
+ * Mounts an overlay, attached nowhere.
+ *
+ * @param link    the keeper; a dead one is replaced
+ * @param overlay borrowed
+ * @param limits  deadline and token
+ * @param out     the mount, on success
+ * @param err     filled on failure
+ * @return 0, -EINVAL where the directories cannot be layers, or another
+ *         negative errno
+ */
+MUST_USE int link_mount(struct link *link, const struct link_overlay *overlay,
+                        const struct limits *limits, int *out, struct err *err);
+
 #endif

@@ -3,8 +3,9 @@
 
 #include "core/cleanup.h"
 #include "core/clock.h"
+#include "core/json.h"
 #include "providers/local/link.h"
-#include "providers/local/remove.h"
+#include "providers/local/volume.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,15 +14,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* Names in a sandbox's directory. */
-#define WORKSPACE_DIR "workspace"
-#define REMOVED_DIR   "workspace.removed"
-
 enum {
     OPEN_MS = 10000, /* For the keeper to be ready. */
-    /* A range that neither distributions nor systemd hand out. */
-    ID_FIRST = 0x70000000,
-    ID_RANGES = 4096,
+    ROOT_MS = 5000,  /* For a workspace that is not mounted yet. */
 };
 
 static provider_open_fn local_open;
@@ -55,12 +50,6 @@ const struct provider_ops provider_local = {
 static struct local *local_of(struct provider *provider)
 {
     return container_of(provider, struct local, base);
-}
-
-/* Two sandboxes may share a range: nothing but ids is behind it. */
-static uint32_t id_base_of(uint64_t number)
-{
-    return ID_FIRST + (uint32_t)(number % ID_RANGES) * WIRE_ID_COUNT;
 }
 
 /* ---- The registry of boxes ---- */
@@ -116,75 +105,6 @@ static int drop_box(struct local *local, struct box *box,
     return 0;
 }
 
-/* ---- Directories ---- */
-
-static int open_dir(const struct sandbox *sandbox, struct err *err)
-{
-    int fd = open(sandbox->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-
-    return fd < 0 ? err_errno(err, "the sandbox's directory") : fd;
-}
-
-static int open_workspace(const struct sandbox *sandbox, struct err *err)
-{
-    AUTO_FD int dir = open_dir(sandbox, err);
-    int fd;
-
-    if (dir < 0) {
-        return dir;
-    }
-    fd = openat(dir, WORKSPACE_DIR,
-                O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd < 0 && errno == ENOENT) {
-        return err_set(err, ESTALE, "the workspace is gone");
-    }
-    return fd < 0 ? err_errno(err, "the workspace") : fd;
-}
-
-/* A create that a crash cut off may have left one: it is taken over. */
-static int make_workspace(const struct sandbox *sandbox, struct err *err)
-{
-    uint32_t base = id_base_of(sandbox->number);
-    AUTO_FD int dir = open_dir(sandbox, err);
-    AUTO_FD int fd = -1;
-
-    if (dir < 0) {
-        return dir;
-    }
-    if (mkdirat(dir, WORKSPACE_DIR, 0755) == 0) {
-        /* Our umask is not the sandbox's. */
-        if (fchownat(dir, WORKSPACE_DIR, base + WIRE_USER, base + WIRE_GROUP,
-                     AT_SYMLINK_NOFOLLOW) < 0 ||
-            fchmodat(dir, WORKSPACE_DIR, 0755, 0) < 0) {
-            return err_errno(err, "cannot give away the workspace");
-        }
-    } else if (errno != EEXIST) {
-        return err_errno(err, "cannot make the workspace");
-    }
-    fd = open_workspace(sandbox, err);
-    return fd < 0 ? fd : TAKE_FD(fd);
-}
-
-/* Under another name it is no workspace any more, half removed or not. */
-static int remove_workspace(const struct sandbox *sandbox,
-                            const struct limits *limits, struct err *err)
-{
-    AUTO_FD int dir = open(sandbox->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    int rc;
-
-    if (dir < 0) {
-        return errno == ENOENT ? 0 : err_errno(err, "the sandbox's directory");
-    }
-    rc = remove_tree(dir, REMOVED_DIR, limits, err);
-    if (rc < 0) {
-        return rc;
-    }
-    if (renameat(dir, WORKSPACE_DIR, dir, REMOVED_DIR) < 0) {
-        return errno == ENOENT ? 0 : err_errno(err, "the workspace");
-    }
-    return remove_tree(dir, REMOVED_DIR, limits, err);
-}
-
 /* ---- Slots ---- */
 
 static int local_open(const struct provider_env *env, struct provider **out,
@@ -200,6 +120,10 @@ static int local_open(const struct provider_env *env, struct provider **out,
         return err_set(err, ENOMEM, "out of memory");
     }
     rc = link_open(&limits, &local->link, err);
+    if (rc == 0 && volumes_new(local->link, &local->volumes) < 0) {
+        link_close(local->link);
+        rc = err_set(err, ENOMEM, "out of memory");
+    }
     if (rc < 0) {
         free(local);
         return rc;
@@ -228,12 +152,34 @@ static void local_close(struct provider *provider)
         node = list_pop(&local->boxes);
     }
     mutex_unlock(&local->lock);
+    volumes_free(local->volumes);
     cond_done(&local->quiet);
     mutex_done(&local->lock);
     free(local);
 }
 
-static int fill_instance(const struct sandbox *sandbox, struct instance *out)
+/* What status.json tells of the workspace; NULL without memory. */
+static char *write_metadata(const struct err *plain)
+{
+    struct js *js = js_object();
+    struct buf text = BUF_INIT(PROVIDER_STATE_MAX);
+    int rc;
+
+    js_set_text(js, "workspace", plain->code ? "plain" : "overlay");
+    if (plain->code) {
+        js_set_text(js, "workspace_why", plain->msg);
+    }
+    rc = js_write(js, &text);
+    js_free(js);
+    if (rc < 0) {
+        buf_done(&text);
+        return NULL;
+    }
+    return text.data;
+}
+
+static int fill_instance(const struct sandbox *sandbox, const struct err *plain,
+                         struct instance *out)
 {
     struct instance made = {0};
     char name[32];
@@ -242,7 +188,9 @@ static int fill_instance(const struct sandbox *sandbox, struct instance *out)
     made.external_id = strdup(name);
     made.display_name = strdup(name);
     made.workspace_path = strdup(WIRE_WORKSPACE);
-    if (!made.external_id || !made.display_name || !made.workspace_path) {
+    made.metadata = write_metadata(plain);
+    if (!made.external_id || !made.display_name || !made.workspace_path ||
+        !made.metadata) {
         instance_done(&made);
         return -ENOMEM;
     }
@@ -268,9 +216,9 @@ static int run(struct local *local, const struct sandbox *sandbox,
         box_unref(box);
     }
     if (rc == 0) {
-        rc =
-            box_start(local->link, sandbox->number, id_base_of(sandbox->number),
-                      workspace, limits, &box, err);
+        rc = box_start(local->link, sandbox->number,
+                       volume_id_base(sandbox->number), workspace, limits, &box,
+                       err);
     }
     if (rc == 0) {
         add_box(local, box);
@@ -281,14 +229,16 @@ static int run(struct local *local, const struct sandbox *sandbox,
 static int local_create(struct provider *provider, struct sandbox *sandbox,
                         const struct limits *limits, struct err *err)
 {
-    AUTO_FD int workspace = make_workspace(sandbox, err);
+    struct err plain = ERR_INIT;
+    AUTO_FD int workspace =
+        volume_make(local_of(provider)->volumes, sandbox, limits, &plain, err);
     int rc;
 
     if (workspace < 0) {
         return workspace;
     }
     rc = run(local_of(provider), sandbox, workspace, limits, err);
-    if (rc == 0 && fill_instance(sandbox, sandbox->instance) < 0) {
+    if (rc == 0 && fill_instance(sandbox, &plain, sandbox->instance) < 0) {
         rc = err_set(err, ENOMEM, "out of memory");
     }
     return rc;
@@ -297,7 +247,8 @@ static int local_create(struct provider *provider, struct sandbox *sandbox,
 static int local_resume(struct provider *provider, struct sandbox *sandbox,
                         const struct limits *limits, struct err *err)
 {
-    AUTO_FD int workspace = open_workspace(sandbox, err);
+    AUTO_FD int workspace =
+        volume_open(local_of(provider)->volumes, sandbox, limits, err);
 
     if (workspace < 0) {
         return workspace;
@@ -309,14 +260,12 @@ static int local_pause(struct provider *provider, struct sandbox *sandbox,
                        const struct limits *limits, struct err *err)
 {
     struct box *box = find_box(local_of(provider), sandbox->number);
-    AUTO_FD int workspace = -1;
-    int rc = 0;
+    int rc;
 
     if (box && box_alive(box)) {
         rc = box_freeze(box, true, limits, err);
     } else {
-        workspace = open_workspace(sandbox, err);
-        rc = workspace < 0 ? workspace : 0;
+        rc = volume_check(sandbox, err);
     }
     box_unref(box);
     return rc;
@@ -330,7 +279,7 @@ static int local_destroy(struct provider *provider, struct sandbox *sandbox,
     int rc = box ? drop_box(local, box, limits, err) : 0;
 
     box_unref(box);
-    return rc == 0 ? remove_workspace(sandbox, limits, err) : rc;
+    return rc == 0 ? volume_remove(local->volumes, sandbox, limits, err) : rc;
 }
 
 static int local_status(struct provider *provider,
@@ -339,13 +288,13 @@ static int local_status(struct provider *provider,
                         struct err *err)
 {
     struct box *box = find_box(local_of(provider), sandbox->number);
-    AUTO_FD int workspace = open_workspace(sandbox, err);
+    int rc = volume_check(sandbox, err);
 
     (void)limits;
-    if (workspace < 0) {
+    if (rc < 0) {
         box_unref(box);
-        if (workspace != -ESTALE && workspace != -ENOENT) {
-            return workspace;
+        if (rc != -ESTALE) {
+            return rc;
         }
         err_clear(err);
         *out = PROVIDER_LOST;
@@ -387,14 +336,16 @@ static int local_signal(struct provider *provider,
 static int local_root(struct provider *provider, const struct sandbox *sandbox,
                       struct provider_root *out, struct err *err)
 {
-    int fd = open_workspace(sandbox, err);
+    struct cancel never = CANCEL_NEVER;
+    struct limits limits = {.deadline_ms = clock_deadline(ROOT_MS),
+                            .cancel = &never};
+    int fd = volume_open(local_of(provider)->volumes, sandbox, &limits, err);
 
-    (void)provider;
     if (fd < 0) {
         return fd;
     }
     *out = (struct provider_root){.fd = fd,
-                                  .base = id_base_of(sandbox->number),
+                                  .base = volume_id_base(sandbox->number),
                                   .count = WIRE_ID_COUNT,
                                   .user = WIRE_USER,
                                   .group = WIRE_GROUP,

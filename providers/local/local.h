@@ -12,11 +12,13 @@
 #include "providers/local/box.h"
 
 struct link;
+struct volumes;
 
 struct local {
     struct provider base;
     struct loop *loop;
     struct link *link;
+    struct volumes *volumes;
     struct mutex lock;
     struct cond quiet;            /* A command's object has gone. */
     struct list boxes GUARDED;    /* by lock; each holds a reference */

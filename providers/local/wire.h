@@ -5,6 +5,8 @@
  *   keeper: WIRE_READY {the directory of its cgroup} or WIRE_FAILED, once
  *   daemon: WIRE_START {workspace, cgroup of the sandbox}, id_base, n
  *   keeper: WIRE_STARTED {socket to init, pidfd of init} or WIRE_FAILED, n
+ *   daemon: WIRE_MOUNT {upper, work, lower}, id_base, map_lower, n
+ *   keeper: WIRE_MOUNTED {the overlay} or WIRE_FAILED, n
  *   end of file, either way: everything the keeper made ends
  * daemon -> init, a SEQPACKET socket of the sandbox:
  *   init:   WIRE_READY or WIRE_FAILED, once
@@ -48,6 +50,8 @@ enum wire_type {
     WIRE_EXEC,
     WIRE_SIGNAL,
     WIRE_EXITED,
+    WIRE_MOUNT,
+    WIRE_MOUNTED,
 };
 
 struct wire {
@@ -55,7 +59,8 @@ struct wire {
     int32_t code;
     uint64_t n; /* Of the command; of the request to the keeper. */
     int64_t pid;
-    uint32_t id_base; /* Host id of the sandbox's id 0. */
+    uint32_t id_base;   /* Host id of the sandbox's id 0. */
+    uint32_t map_lower; /* Not 0: see struct overlay_plan. */
     char words[ERR_MSG_SIZE];
 };
 

@@ -1,0 +1,151 @@
+/*
+ * A session's workspace as an overlay mount. See keeper.h.
+ *
+ * Layers are named by our own fds, so that the mount's options, which the
+ * sandbox can read, tell no path of this machine.
+ */
+#include "providers/local/keeper.h"
+
+#include "core/cleanup.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
+
+enum {
+    FD_PATH_SIZE = 32,
+    WORDS_SIZE = 256,
+};
+
+struct fd_path {
+    char text[FD_PATH_SIZE];
+};
+
+static struct fd_path path_of(int fd)
+{
+    struct fd_path path;
+
+    (void)snprintf(path.text, sizeof(path.text), "/proc/self/fd/%d", fd);
+    return path;
+}
+
+/*
+ * Outside the machine's first user namespace the kernel keeps its notes in
+ * other attributes, and cannot follow a directory that was moved.
+ */
+static bool trusted_attributes(int work)
+{
+    static const char name[] = "trusted.overlay.sessionfs";
+    struct fd_path path = path_of(work);
+
+    if (setxattr(path.text, name, "y", 1, 0) < 0) {
+        return false;
+    }
+    (void)removexattr(path.text, name);
+    return true;
+}
+
+static int set_layer(int context, const char *key, int fd)
+{
+    struct fd_path path = path_of(fd);
+
+    return fsconfig(context, FSCONFIG_SET_STRING, key, path.text, 0);
+}
+
+static int set_options(int context, bool trusted)
+{
+    /* Inode numbers stay when a file is copied up, whatever lies where. */
+    static const char *const common[][2] = {
+        {"xino", "on"}, {"index", "off"}, {"metacopy", "off"}};
+    int rc =
+        trusted
+            ? fsconfig(context, FSCONFIG_SET_STRING, "redirect_dir", "on", 0)
+            : fsconfig(context, FSCONFIG_SET_FLAG, "userxattr", NULL, 0);
+
+    for (size_t i = 0; rc == 0 && i < ARRAY_SIZE(common); i++) {
+        rc = fsconfig(context, FSCONFIG_SET_STRING, common[i][0], common[i][1],
+                      0);
+    }
+    /* What was written is the kernel's, so that our end loses none of it. */
+    return rc == 0 ? fsconfig(context, FSCONFIG_SET_FLAG, "volatile", NULL, 0)
+                   : rc;
+}
+
+/* The kernel's own words about a failure, or "". */
+static void read_words(int context, char out[WORDS_SIZE])
+{
+    ssize_t n = read(context, out, WORDS_SIZE - 1);
+
+    out[n < 0 ? 0 : n] = '\0';
+    out[strcspn(out, "\n")] = '\0';
+}
+
+static int fail(int context, struct err *err)
+{
+    int code = errno;
+    char words[WORDS_SIZE];
+
+    read_words(context, words);
+    return err_set(err, code, "cannot make an overlay: %s",
+                   words[0] ? words : strerror(code));
+}
+
+static int mount_layers(const struct overlay_plan *plan, int lower, int *out,
+                        struct err *err)
+{
+    AUTO_FD int context = fsopen("overlay", FSOPEN_CLOEXEC);
+    int fd;
+
+    if (context < 0) {
+        return err_errno(err, "this kernel has no overlay filesystem");
+    }
+    if (set_layer(context, "lowerdir", lower) < 0 ||
+        set_layer(context, "upperdir", plan->upper) < 0 ||
+        set_layer(context, "workdir", plan->work) < 0 ||
+        set_options(context, trusted_attributes(plan->work)) < 0 ||
+        fsconfig(context, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0) {
+        return fail(context, err);
+    }
+    fd =
+        fsmount(context, FSMOUNT_CLOEXEC, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
+    if (fd < 0) {
+        return fail(context, err);
+    }
+    *out = fd;
+    return 0;
+}
+
+/* A sandbox gets a copy of the mount: the kernel must make one of what is
+ * attached nowhere. */
+static int check_copy(int mount, struct err *err)
+{
+    AUTO_FD int copy = open_tree(
+        mount, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH);
+
+    return copy < 0 ? err_errno(err, "cannot copy an overlay (Linux 6.15)") : 0;
+}
+
+int overlay_mount(const struct overlay_plan *plan, int *out, struct err *err)
+{
+    AUTO_FD int mapped = -1;
+    AUTO_FD int mount = -1;
+    int rc = 0;
+
+    if (plan->map_lower) {
+        rc = idmap_copy(plan->lower, plan->id_base, &mapped, err);
+    }
+    if (rc == 0) {
+        rc = mount_layers(plan, mapped < 0 ? plan->lower : mapped, &mount, err);
+    }
+    if (rc == 0) {
+        rc = check_copy(mount, err);
+    }
+    if (rc == 0) {
+        *out = TAKE_FD(mount);
+    }
+    return rc;
+}

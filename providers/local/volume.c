@@ -1,0 +1,411 @@
+/* Workspaces on disk and their mounts. See volume.h. */
+#include "providers/local/volume.h"
+
+#include "core/cleanup.h"
+#include "core/clock.h"
+#include "core/list.h"
+#include "core/mutex.h"
+#include "providers/local/link.h"
+#include "providers/local/remove.h"
+#include "providers/local/wire.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+/* Names in a sandbox's directory. */
+#define UPPER_DIR   "upper"
+#define WORK_DIR    "work"
+#define LOWER_DIR   "lower"
+#define PLAIN_DIR   "workspace"
+#define REMOVED_DIR "workspace.removed"
+
+enum {
+    TURN_MS = 50, /* How often a waiter looks at its token. */
+    /* A range that neither distributions nor systemd hand out. */
+    ID_FIRST = 0x70000000,
+    ID_RANGES = 4096,
+};
+
+/* A mounted overlay, or one that is being mounted. */
+struct volume {
+    struct list link;
+    uint64_t number; /* Of the session. */
+    int mount;       /* -1: not yet; waited for. */
+};
+
+struct volumes {
+    struct link *link;
+    struct mutex lock;
+    struct cond mounted;
+    struct list all GUARDED; /* by lock */
+};
+
+int volumes_new(struct link *link, struct volumes **out)
+{
+    struct volumes *volumes = calloc(1, sizeof(*volumes));
+
+    if (!volumes) {
+        return -ENOMEM;
+    }
+    volumes->link = link;
+    mutex_init(&volumes->lock);
+    cond_init(&volumes->mounted);
+    list_init(&volumes->all);
+    *out = volumes;
+    return 0;
+}
+
+static void free_volume(struct volume *volume)
+{
+    cleanup_fd(&volume->mount);
+    free(volume);
+}
+
+void volumes_free(struct volumes *volumes)
+{
+    struct list *node;
+
+    if (!volumes) {
+        return;
+    }
+    mutex_lock(&volumes->lock);
+    node = list_pop(&volumes->all);
+    while (node) {
+        free_volume(container_of(node, struct volume, link));
+        node = list_pop(&volumes->all);
+    }
+    mutex_unlock(&volumes->lock);
+    cond_done(&volumes->mounted);
+    mutex_done(&volumes->lock);
+    free(volumes);
+}
+
+/* Two sandboxes may share a range: nothing but ids is behind it. */
+uint32_t volume_id_base(uint64_t number)
+{
+    return ID_FIRST + (uint32_t)(number % ID_RANGES) * WIRE_ID_COUNT;
+}
+
+/* ---- On disk ---- */
+
+static int open_dir(const struct sandbox *sandbox, struct err *err)
+{
+    int fd = open(sandbox->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    return fd < 0 ? err_errno(err, "the sandbox's directory") : fd;
+}
+
+/* An O_PATH fd, or -errno with the words. */
+static int open_below(int dir, const char *name, struct err *err)
+{
+    int fd = openat(dir, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+    return fd < 0 ? err_errno(err, "the workspace's '%s'", name) : fd;
+}
+
+static bool is_there(int dir, const char *name)
+{
+    struct stat st;
+
+    return fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+/* A directory of the sandbox's user. */
+static int give_dir(int dir, const char *name, uint32_t base, struct err *err)
+{
+    if (mkdirat(dir, name, 0755) < 0) {
+        return errno == EEXIST ? 0 : err_errno(err, "cannot make '%s'", name);
+    }
+    /* Our umask is not the sandbox's. */
+    if (fchownat(dir, name, base + WIRE_USER, base + WIRE_GROUP,
+                 AT_SYMLINK_NOFOLLOW) < 0 ||
+        fchmodat(dir, name, 0755, 0) < 0) {
+        return err_errno(err, "cannot give away '%s'", name);
+    }
+    return 0;
+}
+
+static int make_own_dir(int dir, const char *name, struct err *err)
+{
+    return mkdirat(dir, name, 0700) < 0 && errno != EEXIST
+               ? err_errno(err, "cannot make '%s'", name)
+               : 0;
+}
+
+int volume_check(const struct sandbox *sandbox, struct err *err)
+{
+    AUTO_FD int dir = open(sandbox->dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+    if (dir < 0 && errno != ENOENT) {
+        return err_errno(err, "the sandbox's directory");
+    }
+    if (dir < 0 || (!is_there(dir, UPPER_DIR) && !is_there(dir, PLAIN_DIR))) {
+        return err_set(err, ESTALE, "the workspace is gone");
+    }
+    return 0;
+}
+
+/* ---- Mounting ---- */
+
+/* The kernel wants a working directory that no mount has used. */
+static int fresh_work(int dir, const struct limits *limits, struct err *err)
+{
+    int rc = remove_tree(dir, WORK_DIR, limits, err);
+
+    if (rc == 0) {
+        rc = make_own_dir(dir, WORK_DIR, err);
+    }
+    return rc == 0 ? open_below(dir, WORK_DIR, err) : rc;
+}
+
+static int mount_dirs(struct volumes *volumes, uint64_t number, int dir,
+                      const struct limits *limits, int *out, struct err *err)
+{
+    struct link_overlay overlay = {.id_base = volume_id_base(number)};
+    AUTO_FD int upper = open_below(dir, UPPER_DIR, err);
+    AUTO_FD int lower = upper < 0 ? -1 : open_below(dir, LOWER_DIR, err);
+    AUTO_FD int work = lower < 0 ? -1 : fresh_work(dir, limits, err);
+
+    if (work < 0) {
+        return -err->code;
+    }
+    overlay.upper = upper;
+    overlay.lower = lower;
+    overlay.work = work;
+    return link_mount(volumes->link, &overlay, limits, out, err);
+}
+
+static struct volume *find_locked(struct volumes *volumes, uint64_t number)
+    REQUIRES(volumes->lock)
+{
+    list_each(node, &volumes->all)
+    {
+        struct volume *volume = container_of(node, struct volume, link);
+
+        if (volume->number == number) {
+            return volume;
+        }
+    }
+    return NULL;
+}
+
+/* A volume that is mounted, waited for; or NULL where nobody is about to. */
+static int await_locked(struct volumes *volumes, uint64_t number,
+                        const struct limits *limits, struct volume **out,
+                        struct err *err) REQUIRES(volumes->lock)
+{
+    *out = find_locked(volumes, number);
+    while (*out && (*out)->mount < 0) {
+        (void)cond_wait(&volumes->mounted, &volumes->lock,
+                        clock_deadline(TURN_MS));
+        if (cancel_fired(limits->cancel)) {
+            return err_set(err, ECANCELED, "cancelled");
+        }
+        if (clock_ms() >= limits->deadline_ms) {
+            return err_set(err, ETIMEDOUT, "the workspace is being mounted");
+        }
+        *out = find_locked(volumes, number);
+    }
+    return 0;
+}
+
+/* Whoever finds none is the one to mount it: `mine` then. */
+static int claim(struct volumes *volumes, uint64_t number,
+                 const struct limits *limits, bool *mine, struct err *err)
+{
+    struct volume *fresh = calloc(1, sizeof(*fresh));
+    struct volume *volume;
+    int rc;
+
+    if (!fresh) {
+        return err_set(err, ENOMEM, "out of memory");
+    }
+    list_init(&fresh->link);
+    fresh->number = number;
+    fresh->mount = -1;
+    mutex_lock(&volumes->lock);
+    rc = await_locked(volumes, number, limits, &volume, err);
+    *mine = rc == 0 && !volume;
+    if (*mine) {
+        list_add(&volumes->all, &TAKE_PTR(fresh)->link);
+    }
+    mutex_unlock(&volumes->lock);
+    free(fresh);
+    return rc;
+}
+
+/* Tells those who wait how it went. */
+static void settle(struct volumes *volumes, uint64_t number, int mount)
+{
+    struct volume *volume;
+
+    mutex_lock(&volumes->lock);
+    volume = find_locked(volumes, number);
+    if (volume && mount >= 0) {
+        volume->mount = mount;
+    } else if (volume) {
+        list_remove(&volume->link);
+        free_volume(volume);
+    }
+    cond_broadcast(&volumes->mounted);
+    mutex_unlock(&volumes->lock);
+}
+
+static int open_mounted(struct volumes *volumes, uint64_t number,
+                        struct err *err)
+{
+    const struct volume *volume;
+    int fd = -1;
+
+    mutex_lock(&volumes->lock);
+    volume = find_locked(volumes, number);
+    if (volume && volume->mount >= 0) {
+        fd = openat(volume->mount, ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+        fd = fd < 0 ? err_errno(err, "the workspace") : fd;
+    } else {
+        fd = err_set(err, ESTALE, "the workspace was removed");
+    }
+    mutex_unlock(&volumes->lock);
+    return fd;
+}
+
+static int open_overlay(struct volumes *volumes, uint64_t number, int dir,
+                        const struct limits *limits, struct err *err)
+{
+    bool mine = false;
+    int mount = -1;
+    int rc = claim(volumes, number, limits, &mine, err);
+
+    if (rc == 0 && mine) {
+        rc = mount_dirs(volumes, number, dir, limits, &mount, err);
+        settle(volumes, number, mount);
+    }
+    return rc == 0 ? open_mounted(volumes, number, err) : rc;
+}
+
+/* ---- Slots ---- */
+
+int volume_open(struct volumes *volumes, const struct sandbox *sandbox,
+                const struct limits *limits, struct err *err)
+{
+    AUTO_FD int dir = -1;
+    int rc = volume_check(sandbox, err);
+
+    if (rc < 0) {
+        return rc;
+    }
+    dir = open_dir(sandbox, err);
+    if (dir < 0) {
+        return dir;
+    }
+    return is_there(dir, PLAIN_DIR)
+               ? open_below(dir, PLAIN_DIR, err)
+               : open_overlay(volumes, sandbox->number, dir, limits, err);
+}
+
+/* Whether a failure is about what this machine can do. */
+static bool is_refusal(int rc)
+{
+    return rc == -EINVAL || rc == -EPERM || rc == -EOPNOTSUPP ||
+           rc == -ENOSYS || rc == -ENODEV || rc == -ELOOP || rc == -EREMOTE;
+}
+
+static int make_overlay(struct volumes *volumes, const struct sandbox *sandbox,
+                        int dir, const struct limits *limits, struct err *err)
+{
+    int rc = give_dir(dir, UPPER_DIR, volume_id_base(sandbox->number), err);
+
+    if (rc == 0) {
+        rc = make_own_dir(dir, LOWER_DIR, err);
+    }
+    if (rc < 0) {
+        return rc;
+    }
+    return open_overlay(volumes, sandbox->number, dir, limits, err);
+}
+
+static int make_plain(const struct sandbox *sandbox, int dir, struct err *err)
+{
+    int rc = give_dir(dir, PLAIN_DIR, volume_id_base(sandbox->number), err);
+
+    return rc == 0 ? open_below(dir, PLAIN_DIR, err) : rc;
+}
+
+int volume_make(struct volumes *volumes, const struct sandbox *sandbox,
+                const struct limits *limits, struct err *plain, struct err *err)
+{
+    AUTO_FD int dir = open_dir(sandbox, err);
+    int rc;
+
+    if (dir < 0) {
+        return dir;
+    }
+    err_clear(plain);
+    if (is_there(dir, PLAIN_DIR)) {
+        (void)err_set(plain, EINVAL, "it was made as a plain directory");
+        return open_below(dir, PLAIN_DIR, err);
+    }
+    rc = make_overlay(volumes, sandbox, dir, limits, err);
+    if (!is_refusal(rc)) {
+        return rc;
+    }
+    *plain = *err;
+    err_clear(err);
+    rc = make_plain(sandbox, dir, err);
+    if (rc >= 0) {
+        (void)unlinkat(dir, UPPER_DIR, AT_REMOVEDIR);
+    }
+    return rc;
+}
+
+static void forget(struct volumes *volumes, uint64_t number)
+{
+    struct volume *volume;
+
+    mutex_lock(&volumes->lock);
+    volume = find_locked(volumes, number);
+    if (volume) {
+        list_remove(&volume->link);
+    }
+    mutex_unlock(&volumes->lock);
+    if (volume) {
+        free_volume(volume);
+    }
+}
+
+/* Under another name it is no workspace any more, half removed or not. */
+static int rename_away(int dir, const char *name, const struct limits *limits,
+                       struct err *err)
+{
+    int rc = remove_tree(dir, REMOVED_DIR, limits, err);
+
+    if (rc < 0 || !is_there(dir, name)) {
+        return rc;
+    }
+    if (renameat(dir, name, dir, REMOVED_DIR) < 0) {
+        return err_errno(err, "the workspace");
+    }
+    return remove_tree(dir, REMOVED_DIR, limits, err);
+}
+
+int volume_remove(struct volumes *volumes, const struct sandbox *sandbox,
+                  const struct limits *limits, struct err *err)
+{
+    AUTO_FD int dir = open(sandbox->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int rc;
+
+    forget(volumes, sandbox->number);
+    if (dir < 0) {
+        return errno == ENOENT ? 0 : err_errno(err, "the sandbox's directory");
+    }
+    rc = rename_away(dir, UPPER_DIR, limits, err);
+    if (rc == 0) {
+        rc = rename_away(dir, PLAIN_DIR, limits, err);
+    }
+    if (rc == 0) {
+        rc = remove_tree(dir, WORK_DIR, limits, err);
+    }
+    return rc == 0 ? remove_tree(dir, LOWER_DIR, limits, err) : rc;
+}

@@ -1,0 +1,81 @@
+/*
+ * The workspaces of sandboxes: what holds each on disk, and the mount of it.
+ *
+ * In a sandbox's directory lie `upper`, which has what the session wrote,
+ * `work`, the kernel's, and `lower`, which is empty: the layers of an overlay.
+ * It is mounted once, attached nowhere, at first need, and stays while the
+ * daemon lives or until the workspace is removed; runs of the sandbox get
+ * copies of the mount. Where there can be no overlay, `workspace` is a plain
+ * directory instead, and used as it is. Thread-safe.
+ */
+#ifndef SESSIONFS_LOCAL_VOLUME_H
+#define SESSIONFS_LOCAL_VOLUME_H
+
+#include "core/provider.h"
+
+struct link;
+struct volumes;
+
+/**
+ * @param link borrowed; makes the mounts
+ * @param out  no volumes, on success
+ * @return 0 or -ENOMEM
+ */
+MUST_USE int volumes_new(struct link *link, struct volumes **out);
+/** @param volumes freed, and with it the mounts; NULL is fine */
+void volumes_free(struct volumes *volumes);
+
+/** @param number of a session @return host id of its sandbox's id 0 */
+uint32_t volume_id_base(uint64_t number);
+
+/**
+ * Makes a workspace and opens it. What a create that was cut off has left is
+ * taken over.
+ *
+ * @param volumes all of them
+ * @param sandbox which
+ * @param limits  deadline and token
+ * @param plain   on success: why it is no overlay; "" where it is one
+ * @param err     filled on failure
+ * @return an O_PATH fd or a negative errno
+ */
+MUST_USE int volume_make(struct volumes *volumes, const struct sandbox *sandbox,
+                         const struct limits *limits, struct err *plain,
+                         struct err *err);
+
+/**
+ * Opens a workspace; mounts it where that was not done yet.
+ *
+ * @param volumes all of them
+ * @param sandbox which
+ * @param limits  deadline and token
+ * @param err     filled on failure
+ * @return an O_PATH fd, -ESTALE when it is gone, or another negative errno
+ */
+MUST_USE int volume_open(struct volumes *volumes, const struct sandbox *sandbox,
+                         const struct limits *limits, struct err *err);
+
+/**
+ * Looks whether there is a workspace. Mounts nothing.
+ *
+ * @param sandbox which
+ * @param err     filled on failure
+ * @return 0, -ESTALE when it is gone, or another negative errno
+ */
+MUST_USE int volume_check(const struct sandbox *sandbox, struct err *err);
+
+/**
+ * Removes a workspace with all that is in it; success when there is none.
+ *
+ * @param volumes all of them
+ * @param sandbox which; no process of it lives
+ * @param limits  deadline and token; what they leave is no workspace any more,
+ *                and the next call removes it
+ * @param err     filled on failure
+ * @return 0 or a negative errno
+ */
+MUST_USE int volume_remove(struct volumes *volumes,
+                           const struct sandbox *sandbox,
+                           const struct limits *limits, struct err *err);
+
+#endif
