@@ -8,6 +8,13 @@
 
 #include <stdatomic.h>
 
+/* Whoever waits for an init command in the life thread. */
+struct init_wait {
+    struct mutex lock;
+    struct cond come;
+    bool exited GUARDED;
+};
+
 struct exec {
     atomic_uint refs;
     struct job job;   /* Its session is the exec's, with a reference. */
@@ -20,6 +27,7 @@ struct exec {
     struct err log_err;           /* By the sink's thread until exited, */
     struct command_result result; /* like this; then by the life thread. */
     bool exited;                  /* By the sink's thread. */
+    struct init_wait *init;       /* NULL: a command of the queue. */
 
     struct mutex lock; /* Of all GUARDED members below. */
     struct exec_info info GUARDED;
@@ -42,6 +50,15 @@ void exec_retire(struct session *session, uint64_t n);
 /* Runs a command that is its session's current job; in the life thread. It
  * ends later with session_job_over(). */
 void exec_run(struct exec *exec);
+
+/* Records an init command, which never queues; with two references, the job's
+ * and the caller's. Like a job, it is counted. */
+MUST_USE int exec_add_init(struct session *session, const char *script,
+                           const struct caller *caller, struct exec **out,
+                           struct err *err);
+/* Runs it to its recorded end, a checkpoint included; in the life thread. Gives
+ * up the job's reference. */
+void exec_run_init(struct exec *exec);
 
 /* Ends a command that never ran, or that the queue cannot run; `status` is
  * EXEC_KILLED or EXEC_FAILED. Gives up the job's reference. */

@@ -185,10 +185,9 @@ static void checkpoint(struct exec *exec, struct exec_info *info)
     }
 }
 
-/* The rest of a command, once its process is gone. Life thread. */
-static void finish(void *arg)
+/* The rest of a command, once its process is gone. */
+static void conclude(struct exec *exec, bool current)
 {
-    struct exec *exec = arg;
     struct registry *registry = exec->job.session->registry;
     struct exec_info info;
 
@@ -202,9 +201,23 @@ static void finish(void *arg)
         info.status = EXEC_FAILED;
         info.err = exec->log_err;
     }
-    end(exec, &info, true, true);
+    end(exec, &info, true, current);
     exec_unref(exec);
     registry_job_end(registry);
+}
+
+/* Life thread. */
+static void finish(void *arg)
+{
+    conclude(arg, true);
+}
+
+static void wake_init(struct init_wait *wait)
+{
+    mutex_lock(&wait->lock);
+    wait->exited = true;
+    cond_broadcast(&wait->come);
+    mutex_unlock(&wait->lock);
 }
 
 /* ---- The sink ---- */
@@ -242,7 +255,9 @@ static void sink_exited(void *arg, const struct command_result *result)
 
     exec->result = *result;
     exec->exited = true;
-    if (session_run(session, session->life, finish, exec) < 0) {
+    if (exec->init) {
+        wake_init(exec->init);
+    } else if (session_run(session, session->life, finish, exec) < 0) {
         /* Without a thread: better late in the loop than never. */
         finish(exec);
     }
@@ -402,6 +417,9 @@ static int start(struct exec *exec, struct err *err)
     int rc = load_request(exec, &request, err);
 
     if (rc == 0) {
+        if (!request.timeout_ms && !exec->init) {
+            request.timeout_ms = exec->job.session->config.exec_timeout_ms;
+        }
         rc = start_request(exec, &request, err);
         exec_request_done(&request);
     }
@@ -416,6 +434,17 @@ static bool is_cancelled(struct exec *exec)
     cancelled = exec->cancelled;
     mutex_unlock(&exec->lock);
     return cancelled;
+}
+
+/* It did not begin, for want of something or because nobody wants it. */
+static void give_up(struct exec *exec, struct err *err, bool current)
+{
+    if (is_cancelled(exec)) {
+        err_clear(err);
+        end_unrun(exec, EXEC_KILLED, err, current);
+    } else {
+        end_unrun(exec, EXEC_FAILED, err, current);
+    }
 }
 
 static void run(struct exec *exec)
@@ -435,12 +464,7 @@ static void run(struct exec *exec)
             return; /* The sink does the rest. */
         }
     }
-    if (is_cancelled(exec)) {
-        err_clear(&err);
-        end_unrun(exec, EXEC_KILLED, &err, true);
-    } else {
-        end_unrun(exec, EXEC_FAILED, &err, true);
-    }
+    give_up(exec, &err, true);
 }
 
 void exec_run(struct exec *exec)
@@ -449,4 +473,38 @@ void exec_run(struct exec *exec)
     (void)exec_ref(exec);
     run(exec);
     exec_unref(exec);
+}
+
+static void wait_init(struct init_wait *wait)
+{
+    mutex_lock(&wait->lock);
+    while (!wait->exited) {
+        (void)cond_wait(&wait->come, &wait->lock, DEADLINE_NONE);
+    }
+    mutex_unlock(&wait->lock);
+}
+
+/* Without a deadline: the command's token ends the wait, a provider that is
+ * closed does too. */
+void exec_run_init(struct exec *exec)
+{
+    struct init_wait wait = {.exited = false};
+    struct err err = ERR_INIT;
+
+    mutex_init(&wait.lock);
+    cond_init(&wait.come);
+    exec->init = &wait;
+    /* The end of the registry cancels what it finds; this is found, or late. */
+    if (registry_closing(exec->job.session->registry)) {
+        exec_cancel(exec);
+    }
+    if (start(exec, &err) < 0) {
+        give_up(exec, &err, false);
+    } else {
+        session_news(exec->job.session);
+        wait_init(&wait);
+        conclude(exec, false);
+    }
+    cond_done(&wait.come);
+    mutex_done(&wait.lock);
 }

@@ -39,19 +39,14 @@ static int make_dirs(struct session *session, struct err *err)
     return 0;
 }
 
-/* Records and queues at once, so that numbers are the order of the queue. */
-static int submit_locked(struct session *session, const struct store_exec *row,
-                         const struct caller *caller, struct exec **out,
-                         struct err *err) REQUIRES(session->lock)
+static int add_locked(struct session *session, const struct store_exec *row,
+                      const struct caller *caller, struct exec **out,
+                      struct err *err) REQUIRES(session->lock)
 {
     struct exec_info info;
     struct exec *exec = NULL;
-    int rc;
+    int rc = make_dirs(session, err);
 
-    if (session->gone) {
-        return err_set(err, ENOENT, "the session was removed");
-    }
-    rc = make_dirs(session, err);
     if (rc < 0) {
         return rc;
     }
@@ -66,6 +61,25 @@ static int submit_locked(struct session *session, const struct store_exec *row,
     }
     exec->job.caller = *caller;
     list_add(&session->execs, &exec->link);
+    *out = exec_ref(exec); /* The job's. */
+    return 0;
+}
+
+/* Records and queues at once, so that numbers are the order of the queue. */
+static int submit_locked(struct session *session, const struct store_exec *row,
+                         const struct caller *caller, struct exec **out,
+                         struct err *err) REQUIRES(session->lock)
+{
+    struct exec *exec = NULL;
+    int rc;
+
+    if (session->gone) {
+        return err_set(err, ENOENT, "the session was removed");
+    }
+    rc = add_locked(session, row, caller, &exec, err);
+    if (rc < 0) {
+        return rc;
+    }
     rc = session_enqueue_locked(session, &exec->job, err);
     assert(rc == 0); /* The session is not gone; nothing else is in its way. */
     *out = exec;
@@ -103,9 +117,6 @@ static int submit(struct session *session, const struct store_exec *row,
     (void)session_ref(session);
     mutex_lock(&session->lock);
     rc = submit_locked(session, row, caller, &exec, err);
-    if (rc == 0) {
-        (void)exec_ref(exec); /* The job's. */
-    }
     mutex_unlock(&session->lock);
     if (rc < 0) {
         registry_job_end(session->registry);
@@ -117,6 +128,31 @@ static int submit(struct session *session, const struct store_exec *row,
     session_pump(session);
     *out = exec;
     return 0;
+}
+
+int exec_add_init(struct session *session, const char *script,
+                  const struct caller *caller, struct exec **out,
+                  struct err *err)
+{
+    const struct store_exec row = {.script = script,
+                                   .size = strlen(script),
+                                   .mode = SHAPE_AUTO,
+                                   .init = true};
+    int rc;
+
+    if (row.size > EXEC_SCRIPT_MAX) {
+        return err_set(err, EFBIG, "the command is over 1 MiB long");
+    }
+    (void)registry_job_begin(session->registry, true);
+    (void)session_ref(session);
+    mutex_lock(&session->lock);
+    rc = add_locked(session, &row, caller, out, err);
+    mutex_unlock(&session->lock);
+    if (rc < 0) {
+        registry_job_end(session->registry);
+        session_unref(session);
+    }
+    return rc;
 }
 
 int exec_submit(struct session *session, const char *script, size_t size,

@@ -285,7 +285,8 @@ static void add_record(struct session *session, struct js *js)
     js_set_text(js, "workspace_path", instance->workspace_path);
     js_set_raw(js, "metadata", instance->metadata);
     js_set_time(js, "init_completed_at", record->init_completed_us);
-    js_set_text(js, "last_init_error", record->last_init_error);
+    js_set_text(js, "last_init_error",
+                session->initing ? NULL : record->last_init_error);
     js_set_time(js, "created_at", record->created_us);
     js_set_time(js, "updated_at", record->updated_us);
 }

@@ -455,8 +455,9 @@ int session_life_ensure(struct session *session, bool replace,
         }
         has = false;
     }
-    return has ? ensure_existing(session, replace, caller, err)
-               : create(session, caller, err);
+    rc = has ? ensure_existing(session, replace, caller, err)
+             : create(session, caller, err);
+    return rc < 0 ? rc : session_life_init(session, caller, err);
 }
 
 /* ---- Pausing ---- */

@@ -88,6 +88,7 @@ struct session {
     bool ensuring GUARDED;         /* The current job ensures now, */
     bool ensuring_replace GUARDED; /* and may replace. */
     bool command_runs GUARDED;
+    bool initing GUARDED;        /* Init commands run. */
     unsigned background GUARDED; /* Commands that run beside the queue. */
     struct list execs GUARDED;   /* Of struct exec, while they live. */
     struct exec_kept kept GUARDED;
@@ -170,6 +171,11 @@ void session_job_over(struct session *session) EXCLUDES(session->lock);
 /* The current job goes on beside the queue, until session_background_over(). */
 void session_job_aside(struct session *session) EXCLUDES(session->lock);
 void session_background_over(struct session *session) EXCLUDES(session->lock);
+/* Init commands are about to run: -EBUSY when the sandbox is to be stopped,
+ * which was accepted before. */
+MUST_USE int session_init_begin(struct session *session, struct err *err)
+    EXCLUDES(session->lock);
+void session_init_over(struct session *session) EXCLUDES(session->lock);
 /* Ensures for a command, in the life thread. */
 MUST_USE int session_ensure_for_exec(struct session *session, struct err *err)
     EXCLUDES(session->lock);
@@ -197,6 +203,9 @@ MUST_USE int session_life_pause(struct session *session,
                                 struct err *err);
 MUST_USE int session_life_destroy(struct session *session,
                                   const struct caller *caller, struct err *err);
+/* Runs the config's init commands where that is due, from the first. */
+MUST_USE int session_life_init(struct session *session,
+                               const struct caller *caller, struct err *err);
 /* Takes a checkpoint where the provider has them. */
 MUST_USE int session_life_checkpoint(struct session *session, struct err *err);
 

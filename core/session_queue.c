@@ -203,7 +203,7 @@ void session_background_over(struct session *session)
 
 static bool has_commands(struct session *session) REQUIRES(session->lock)
 {
-    if (session->background ||
+    if (session->background || session->initing ||
         (session->current && session->current->kind == JOB_EXEC)) {
         return true;
     }
@@ -254,6 +254,40 @@ int session_enqueue_locked(struct session *session, struct job *job,
         list_add(place_of(session, job), &job->link);
     }
     return 0;
+}
+
+static bool stop_queued(struct session *session) REQUIRES(session->lock)
+{
+    list_each(node, &session->queue)
+    {
+        if (stops(container_of(node, struct job, link))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+int session_init_begin(struct session *session, struct err *err)
+{
+    int rc = 0;
+
+    mutex_lock(&session->lock);
+    if (stop_queued(session)) {
+        rc = err_set(err, EBUSY,
+                     "the sandbox is to be paused or deleted; its init "
+                     "commands were not run");
+    } else {
+        session->initing = true;
+    }
+    mutex_unlock(&session->lock);
+    return rc;
+}
+
+void session_init_over(struct session *session)
+{
+    mutex_lock(&session->lock);
+    session->initing = false;
+    mutex_unlock(&session->lock);
 }
 
 static int enqueue(struct session *session, struct job *job, struct err *err)

@@ -66,6 +66,8 @@ static const char *const migrations[] = {
     "ALTER TABLE states ADD COLUMN provider TEXT;"
     "UPDATE states SET provider = (SELECT json_extract(config, '$.provider')"
     " FROM sessions WHERE number = session);",
+
+    "ALTER TABLE execs ADD COLUMN init INTEGER NOT NULL DEFAULT 0;",
 };
 
 /* The errno of a failed SQLite call. */

@@ -231,10 +231,12 @@ struct store_exec {
     size_t request_size;
     enum shape_mode mode;
     bool background;
+    bool init; /* Of the config's: it does not queue, and is nobody's newest. */
 };
 
 /**
- * Records a command, queued, with the event `exec.queued`.
+ * Records a command, queued, with the event `exec.queued`; an init command
+ * without one.
  *
  * @param store  the store
  * @param number of the session
@@ -268,7 +270,7 @@ MUST_USE int store_exec_save(struct store *store, uint64_t number,
  *
  * @param store  the store
  * @param number of the session
- * @param n      of the command; 0: the newest
+ * @param n      of the command; 0: the newest that is no init command
  * @param out    filled on success
  * @param err    filled on failure
  * @return 0, -ENOENT, -EIO

@@ -42,14 +42,17 @@ static int add_locked(struct store *store, uint64_t number,
     rc = store_run(store, err,
                    "INSERT INTO execs(session, n, status, submitted_us,"
                    " started_us, ended_us, err_code, command, request, mode,"
-                   " background)"
-                   " VALUES (?, ?, ?, ?, 0, 0, 0, ?, ?, ?, ?)",
-                   "iitibbti", (int64_t)number, (int64_t)info->n,
+                   " background, init)"
+                   " VALUES (?, ?, ?, ?, 0, 0, 0, ?, ?, ?, ?, ?)",
+                   "iitibbtii", (int64_t)number, (int64_t)info->n,
                    exec_status_name(info->status), info->submitted_us,
                    exec->script, exec->size, exec->request, exec->request_size,
-                   shape_mode_name(exec->mode), (int64_t)exec->background);
+                   shape_mode_name(exec->mode), (int64_t)exec->background,
+                   (int64_t)exec->init);
     event.exec = info->n;
-    return rc < 0 ? rc : store_event_locked(store, number, &event, err);
+    return rc < 0 || exec->init
+               ? rc
+               : store_event_locked(store, number, &event, err);
 }
 
 int store_exec_add(struct store *store, uint64_t number,
@@ -164,7 +167,7 @@ static int load_locked(struct store *store, uint64_t number, uint64_t n,
                         "ii", (int64_t)number, (int64_t)n)
           : store_query(store, &stmt, err,
                         "SELECT " EXEC_COLUMNS " FROM execs WHERE session = ?"
-                        " ORDER BY n DESC LIMIT 1",
+                        " AND init = 0 ORDER BY n DESC LIMIT 1",
                         "i", (int64_t)number);
 
     if (rc < 0) {

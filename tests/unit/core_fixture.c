@@ -1,7 +1,9 @@
 /* See core_fixture.h. */
 #include "tests/unit/core_fixture.h"
 
+#include "core/buf.h"
 #include "core/clock.h"
+#include "core/registry_priv.h"
 #include "tests/scratch.h"
 
 #include <stdlib.h>
@@ -105,6 +107,19 @@ struct session *fixture_create(struct fixture *fixture, const char *id)
         fail_msg("%s", err.msg);
     }
     return session;
+}
+
+struct session *fixture_create_with(struct fixture *fixture, const char *id,
+                                    const char *config)
+{
+    struct err err = ERR_INIT;
+    uint64_t number = 0;
+
+    if (store_session_add(fixture->registry->store, id, config, &me, &number,
+                          &err) < 0) {
+        fail_msg("%s", err.msg);
+    }
+    return fixture_find(fixture, id);
 }
 
 struct session *fixture_find(struct fixture *fixture, const char *id)
@@ -244,4 +259,28 @@ char *fixture_events(struct session *session)
     assert_int_equal(session_events_read(session, 0, text, size + 1, &err),
                      size);
     return text;
+}
+
+unsigned fixture_events_with(struct session *session, const char *text)
+{
+    char *events = fixture_events(session);
+    unsigned n = 0;
+
+    for (const char *at = strstr(events, text); at; at = strstr(at + 1, text)) {
+        n++;
+    }
+    free(events);
+    return n;
+}
+
+bool fixture_json_has(struct session *session, const char *text)
+{
+    struct buf json = BUF_INIT(64 * 1024);
+    struct err err = ERR_INIT;
+    bool has;
+
+    assert_int_equal(session_status_json(session, &json, &err), 0);
+    has = strstr(buf_str(&json), text) != NULL;
+    buf_done(&json);
+    return has;
 }

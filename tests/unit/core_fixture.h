@@ -41,6 +41,10 @@ void fixture_close(struct fixture *fixture);
 struct session *fixture_create(struct fixture *fixture, const char *id);
 struct session *fixture_find(struct fixture *fixture, const char *id);
 
+/* A session with a config of its own. */
+struct session *fixture_create_with(struct fixture *fixture, const char *id,
+                                    const char *config);
+
 /* The end of asynchronous work. */
 struct result {
     struct mutex lock;
@@ -79,5 +83,9 @@ void fixture_exec(struct session *session, const char *words,
 
 /* The whole of `events`, for strstr(); freed by the caller. */
 char *fixture_events(struct session *session);
+/* How often a text is in `events`. */
+unsigned fixture_events_with(struct session *session, const char *text);
+/* Whether a text is in `status.json`. */
+bool fixture_json_has(struct session *session, const char *text);
 
 #endif
