@@ -56,8 +56,9 @@ enum registry_end {
 struct registry_config {
     const char *state_dir; /* Made when missing, 0700. Absolute. */
     const char *provider;  /* Of new sessions: a name in the table. */
-    uid_t uid;             /* The mounting user, */
-    gid_t gid;             /* whose files the sandboxes' are. */
+    uid_t uid;             /* Whose files the sandboxes' are shown as: the */
+    gid_t gid;             /* mounting user's, and this group's. */
+    bool raw_links;        /* As in struct ws_view. */
     enum registry_end on_unmount;
     struct loop *loop; /* Borrowed; outlives the registry. */
     struct registry_hooks hooks;

@@ -120,6 +120,11 @@ static struct registry *alloc(const struct registry_config *config,
         .uid = config->uid,
         .gid = config->gid,
     };
+    registry->view = (struct ws_view){
+        .uid = config->uid,
+        .gid = config->gid,
+        .raw_links = config->raw_links,
+    };
     return registry;
 }
 

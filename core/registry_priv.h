@@ -7,6 +7,7 @@
 #include "core/mutex.h"
 #include "core/registry.h"
 #include "core/store.h"
+#include "core/workspace.h"
 
 enum {
     REGISTRY_BUCKETS = 1024
@@ -26,6 +27,7 @@ struct registry {
     struct loop *loop;
     struct registry_hooks hooks;
     struct provider_env env;
+    struct ws_view view;
     char *state_dir;
     char *provider; /* Of new sessions. */
     enum registry_end on_unmount;

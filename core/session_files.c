@@ -90,15 +90,14 @@ static int build_tree(struct session *session, const struct session_call *call,
     int rc;
 
     if (!call->provider->ops->root) {
-        return ws_new_remote(call->provider, &call->sandbox, registry->env.uid,
-                             registry->env.gid, out, err);
+        return ws_new_remote(call->provider, &call->sandbox, &registry->view,
+                             out, err);
     }
     rc = provider_root(call->provider, &call->sandbox, &root, err);
     if (rc < 0) {
         return rc;
     }
-    rc = ws_new_direct(&root, session->number, registry->env.uid,
-                       registry->env.gid, out, err);
+    rc = ws_new_direct(&root, session->number, &registry->view, out, err);
     if (rc < 0) {
         (void)close(root.fd);
     }

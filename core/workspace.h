@@ -35,19 +35,26 @@ struct ws_ctx {
     struct limits limits;
 };
 
+/* How the mount shows trees. */
+struct ws_view {
+    uid_t uid;      /* Who is shown for the sandbox's default user, */
+    gid_t gid;      /* and for its group. */
+    bool raw_links; /* A link's target is given as stored, also one that leads
+                     * out of the workspace. */
+};
+
 /**
  * Makes the tree of a provider's directory.
  *
  * @param root  taken on success: its fd is closed with the tree
  * @param number of the session, for inode numbers
- * @param uid   the mounting user,
- * @param gid   shown for the sandbox's default user and group
+ * @param view  borrowed for the call
  * @param out   the tree with one reference, on success
  * @param err   filled on failure
  * @return 0 or a negative errno
  */
 MUST_USE int ws_new_direct(const struct provider_root *root, uint64_t number,
-                           uid_t uid, gid_t gid, struct workspace **out,
+                           const struct ws_view *view, struct workspace **out,
                            struct err *err);
 
 /**
@@ -55,15 +62,15 @@ MUST_USE int ws_new_direct(const struct provider_root *root, uint64_t number,
  *
  * @param provider borrowed; outlives the tree
  * @param sandbox  borrowed for the call; copied
- * @param uid      the mounting user,
- * @param gid      shown for the sandbox's default user and group
+ * @param view     borrowed for the call
  * @param out      the tree with one reference, on success
  * @param err      filled on failure
  * @return 0 or a negative errno
  */
 MUST_USE int ws_new_remote(struct provider *provider,
-                           const struct sandbox *sandbox, uid_t uid, gid_t gid,
-                           struct workspace **out, struct err *err);
+                           const struct sandbox *sandbox,
+                           const struct ws_view *view, struct workspace **out,
+                           struct err *err);
 
 /** @param ws one more reference @return ws */
 struct workspace *ws_ref(struct workspace *ws);

@@ -136,8 +136,9 @@ static int init(struct direct *d, const struct provider_root *root,
     return rc < 0 ? err_set(err, -rc, "out of memory") : 0;
 }
 
-int ws_new_direct(const struct provider_root *root, uint64_t number, uid_t uid,
-                  gid_t gid, struct workspace **out, struct err *err)
+int ws_new_direct(const struct provider_root *root, uint64_t number,
+                  const struct ws_view *view, struct workspace **out,
+                  struct err *err)
 {
     struct direct *d = calloc(1, sizeof(*d));
     int rc;
@@ -146,8 +147,9 @@ int ws_new_direct(const struct provider_root *root, uint64_t number, uid_t uid,
         return err_set(err, ENOMEM, "out of memory");
     }
     d->number = number;
-    d->ids.uid = uid;
-    d->ids.gid = gid;
+    d->ids.uid = view->uid;
+    d->ids.gid = view->gid;
+    d->raw_links = view->raw_links;
     d->dir_fd = -1;
     rc = init(d, root, err);
     if (rc < 0) {

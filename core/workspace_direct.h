@@ -51,6 +51,7 @@ struct direct {
     bool handles; /* Files can be opened by handle here. */
     uint64_t number;
     struct ws_ids ids;
+    bool raw_links;
     uid_t host_base;
     char *path; /* Of the workspace in the sandbox, or NULL. */
     struct direct_node root;

@@ -244,7 +244,7 @@ int direct_readlink(struct ws_node *base, const struct ws_ctx *ctx, char *out,
     }
     rc = read_stored(fd, out, size, &attr, err);
     direct_fd_put(node);
-    if (rc < 0) {
+    if (rc < 0 || direct_tree(node)->raw_links) {
         return rc;
     }
     rc = direct_node_link_depth(node, &depth, &ups);

@@ -139,8 +139,8 @@ static int drop_owners(const struct remote *r, unsigned *mask,
 {
     const unsigned owners = PROVIDER_ATTR_UID | PROVIDER_ATTR_GID;
 
-    if (((*mask & PROVIDER_ATTR_UID) && want->st_uid != r->uid) ||
-        ((*mask & PROVIDER_ATTR_GID) && want->st_gid != r->gid)) {
+    if (((*mask & PROVIDER_ATTR_UID) && want->st_uid != r->view.uid) ||
+        ((*mask & PROVIDER_ATTR_GID) && want->st_gid != r->view.gid)) {
         return err_set(err, EPERM, "files are the mounting user's");
     }
     *mask &= ~owners;
@@ -206,6 +206,9 @@ static int remote_readlink(struct ws_node *node, const struct ws_ctx *ctx,
         return rc;
     }
     out[size - 1] = '\0';
+    if (about.r->view.raw_links) {
+        return 0;
+    }
     rc = ws_link_check(out, size, depth, depth,
                        about.r->instance.workspace_path);
     return rc < 0 ? err_set(err, -rc, "the link leads out of the workspace")
@@ -468,7 +471,8 @@ static int copy_sandbox(struct remote *r, const struct sandbox *sandbox)
 }
 
 int ws_new_remote(struct provider *provider, const struct sandbox *sandbox,
-                  uid_t uid, gid_t gid, struct workspace **out, struct err *err)
+                  const struct ws_view *view, struct workspace **out,
+                  struct err *err)
 {
     struct remote *r = calloc(1, sizeof(*r));
 
@@ -477,8 +481,7 @@ int ws_new_remote(struct provider *provider, const struct sandbox *sandbox,
     }
     r->provider = provider;
     r->files = provider->ops->files;
-    r->uid = uid;
-    r->gid = gid;
+    r->view = *view;
     if (copy_sandbox(r, sandbox) < 0 || remote_nodes_init(r) < 0) {
         free_copies(r);
         free(r);

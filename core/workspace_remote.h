@@ -36,8 +36,7 @@ struct remote {
     const struct provider_files *files;
     struct sandbox sandbox; /* All in it is owned. */
     struct instance instance;
-    uid_t uid;
-    gid_t gid;
+    struct ws_view view;
     struct remote_node root;
 
     /* By base.lock. */

@@ -209,8 +209,8 @@ int remote_show(const struct remote_node *node, struct stat *attr,
         return err_set(err, EIO, "the engine's attributes make no sense");
     }
     attr->st_ino = node->base.ino;
-    attr->st_uid = r->uid;
-    attr->st_gid = r->gid;
+    attr->st_uid = r->view.uid;
+    attr->st_gid = r->view.gid;
     attr->st_nlink = attr->st_nlink ? attr->st_nlink : 1;
     return 0;
 }

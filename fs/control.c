@@ -63,6 +63,14 @@ static void fail_change(fuse_req_t req, const char *op,
 
 /* ---- Attributes ---- */
 
+/* A group that may use the mount changes files, but no names. */
+static mode_t share(mode_t mode)
+{
+    mode_t most = S_ISDIR(mode) ? S_IRGRP | S_IXGRP : S_IRWXG;
+
+    return mode | ((mode & S_IRWXU) >> 3 & most);
+}
+
 static int stat_node(fuse_req_t req, const struct node *node, struct stat *out,
                      struct err *err)
 {
@@ -78,6 +86,7 @@ static int stat_node(fuse_req_t req, const struct node *node, struct stat *out,
     if (rc == 0) {
         out->st_uid = fs->uid;
         out->st_gid = fs->gid;
+        out->st_mode = fs->shared ? share(out->st_mode) : out->st_mode;
     }
     return rc;
 }

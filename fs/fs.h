@@ -33,8 +33,9 @@ struct fs {
     struct parks *parks;
     struct pollers *pollers;
     struct kernel *kernel;
-    uid_t uid; /* The mounting user, */
-    gid_t gid; /* who owns the control files. */
+    uid_t uid;   /* The mounting user, */
+    gid_t gid;   /* and the group: the owners of the control files. */
+    bool shared; /* The group may use them. */
 };
 
 /*

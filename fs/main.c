@@ -159,6 +159,7 @@ static int start(struct fs *fs, const struct options *options, struct err *err)
         .provider = options->provider,
         .uid = fs->uid,
         .gid = fs->gid,
+        .raw_links = options->links == OPTIONS_LINKS_RAW,
         .hooks = {fs, workspace_changed, session_news, sandbox_left},
     };
     int rc = loop_new(&fs->loop, err);
@@ -234,7 +235,8 @@ static int mount_and_serve(const struct options *options, struct err *err)
     struct fs fs = {
         .mount = {.started_us = clock_wall_us()},
         .uid = getuid(),
-        .gid = getgid(),
+        .gid = options->gid,
+        .shared = options->group[0] != '\0',
     };
     int rc = new_parts(&fs, err);
 

@@ -6,8 +6,14 @@
 
 #include <limits.h>
 #include <stdbool.h>
+#include <sys/types.h>
 
 struct provider_ops;
+
+enum options_links {
+    OPTIONS_LINKS_SAFE,
+    OPTIONS_LINKS_RAW,
+};
 
 struct options {
     char mount_point[PATH_MAX]; /* Absolute, without links. */
@@ -15,9 +21,12 @@ struct options {
     char state[PATH_MAX];       /* Absolute. */
     char config[PATH_MAX];      /* --config; empty: the usual file. */
     char provider[64];
-    unsigned suid; /* How often these were asked for. */
+    unsigned links; /* enum options_links */
+    unsigned suid;  /* How often these were asked for. */
     unsigned dev;
-    bool allow_other;
+    char group[64];   /* -o gid, as given; empty: none. */
+    gid_t gid;        /* It, or the mounting user's. */
+    bool allow_other; /* Also implied by a group. */
     bool read_only;
     bool no_exec;
     bool foreground; /* -f */

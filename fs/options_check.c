@@ -3,6 +3,8 @@
 #include "fs/options.h"
 
 #include <errno.h>
+#include <grp.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -162,6 +164,72 @@ static int check_apart(const struct options *options, struct err *err)
     return 0;
 }
 
+/* Takes a number, or looks a name up. */
+static int find_group(struct options *options, struct err *err)
+{
+    const char *text = options->group;
+    const struct group *found;
+    unsigned long n;
+
+    if (!text[strspn(text, "0123456789")]) {
+        errno = 0;
+        n = strtoul(text, NULL, 10);
+        if (errno || n >= UINT32_MAX) {
+            return err_set(err, EINVAL, "'%s' is no number of a group", text);
+        }
+        options->gid = (gid_t)n;
+        return 0;
+    }
+    found = getgrnam(text); /* NOLINT(concurrency-mt-unsafe): no threads yet */
+    if (!found) {
+        return err_set(err, EINVAL, "there is no group '%s'", text);
+    }
+    options->gid = found->gr_gid;
+    return 0;
+}
+
+/* Whether the administrator lets users let others into their mounts. */
+static bool fuse_conf_allows(void)
+{
+    FILE *stream = fopen("/etc/fuse.conf", "re");
+    char line[256];
+    bool allows = false;
+
+    while (stream && !allows && fgets(line, sizeof(line), stream)) {
+        char word[sizeof(line)];
+
+        allows = sscanf(line, "%255s", word) == 1 &&
+                 strcmp(word, "user_allow_other") == 0;
+    }
+    if (stream) {
+        (void)fclose(stream);
+    }
+    return allows;
+}
+
+/* Whom the kernel lets in, and the group of all files. */
+static int check_others(struct options *options, struct err *err)
+{
+    int rc = 0;
+
+    options->gid = getgid();
+    if (options->group[0]) {
+        rc = find_group(options, err);
+        if (rc < 0) {
+            return err_wrap(err, rc, "option 'gid'");
+        }
+    }
+    if ((options->allow_other || options->group[0]) && geteuid() != 0 &&
+        !fuse_conf_allows()) {
+        return err_set(err, EPERM,
+                       "option '%s' needs the line user_allow_other in "
+                       "/etc/fuse.conf, unless root mounts",
+                       options->group[0] ? "gid" : "allow_other");
+    }
+    options->allow_other |= options->group[0] != '\0';
+    return 0;
+}
+
 int options_check(struct options *options, struct err *err)
 {
     bool mounts = options->mount_point[0] != '\0';
@@ -173,6 +241,10 @@ int options_check(struct options *options, struct err *err)
     rc = find_state(options, err);
     if (rc < 0) {
         return err_wrap(err, rc, "state directory");
+    }
+    rc = check_others(options, err);
+    if (rc < 0) {
+        return rc;
     }
     return mounts ? check_apart(options, err) : 0;
 }

@@ -19,10 +19,18 @@
     {                                                                          \
         ROW(name_, NULL, OPTION_FLAG, member, NULL, text_)                     \
     }
+#define WORD(name_, value_, member, words_, fallback_, text_)                  \
+    {                                                                          \
+        ROW(name_, value_, OPTION_WORD, member, fallback_, text_),             \
+            .words = (words_)                                                  \
+    }
 #define COUNT(name_, member)                                                   \
     {                                                                          \
         ROW(name_, NULL, OPTION_COUNT, member, NULL, NULL)                     \
     }
+
+/* In the order of their enums. */
+static const char *const link_words[] = {"safe", "raw", NULL};
 
 const struct option_row option_rows[] = {
     TEXT("state", "DIR", state, NULL,
@@ -31,6 +39,11 @@ const struct option_row option_rows[] = {
     TEXT("provider", "NAME", provider, "local",
          "engine of new sessions, one of those below (default: local)"),
     FLAG("allow_other", allow_other, "let root into the mount of another user"),
+    TEXT("gid", "GROUP", group, NULL,
+         "let this group, a name or a number, into the mount"),
+    WORD("links", "safe|raw", links, link_words, "safe",
+         "what a symbolic link in a workspace says that leads out of it: "
+         "nothing, or as stored (default: safe)"),
     FLAG("ro", read_only, "mount read-only: nothing can be changed or run"),
     FLAG("noexec", no_exec, "the host runs no programs that lie in the mount"),
     COUNT("suid", suid),

@@ -15,15 +15,14 @@ int fixture_direct_setup(void **state)
                                  .user = FIXTURE_USER,
                                  .group = FIXTURE_USER,
                                  .path = "/workspace"};
+    const struct ws_view view = {.uid = FIXTURE_UID, .gid = FIXTURE_GID};
 
     scratch_make(fx->dir, sizeof(fx->dir));
     root.fd = open(fx->dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
     assert_int_equal(fchownat(root.fd, "", FIXTURE_BASE + FIXTURE_USER,
                               FIXTURE_BASE + FIXTURE_USER, AT_EMPTY_PATH),
                      0);
-    assert_int_equal(
-        ws_new_direct(&root, 7, FIXTURE_UID, FIXTURE_GID, &fx->ws, &fx->err),
-        0);
+    assert_int_equal(ws_new_direct(&root, 7, &view, &fx->ws, &fx->err), 0);
     fx->direct = true;
     fixture_begin(fx);
     *state = fx;

@@ -3,6 +3,7 @@
 
 #include "core/clock.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -216,4 +217,31 @@ int fixture_run_cases(CMFixtureFunction setup, CMFixtureFunction teardown)
                                  NULL, NULL);
     free(tests);
     return rc;
+}
+
+void fixture_raw_links(struct fixture *fx)
+{
+    static const char *const targets[] = {
+        "/etc",         "/etc/passwd",       "..", "../../..",    "d/../../f",
+        "/workspace/d", "/workspace/../etc", "d",  "gone \n\xff",
+    };
+    char out[4096];
+
+    fixture_mkdir(fx, "d");
+    fixture_write(fx, "d/passwd", "mine");
+    for (size_t i = 0; i < ARRAY_SIZE(targets); i++) {
+        struct ws_node *node;
+        struct ws_file *file;
+
+        assert_int_equal(fixture_symlink(fx, targets[i], "d/l"), 0);
+        node = fixture_at(fx, "d/l");
+        assert_int_equal(
+            ws_readlink(node, &fx->ctx, out, sizeof(out), &fx->err), 0);
+        assert_string_equal(out, targets[i]);
+        assert_int_equal(ws_open(node, O_RDONLY, &fx->ctx, &file, &fx->err),
+                         -ELOOP);
+        ws_node_unref(node);
+        assert_int_equal(fixture_find(fx, "d/l/passwd"), -ENOTDIR);
+        assert_int_equal(fixture_unlink(fx, "d/l"), 0);
+    }
 }

@@ -117,4 +117,12 @@ int fixture_direct_teardown(void **state);
         cmocka_unit_test_setup_teardown(name, fixture_direct_setup_plain,      \
                                         fixture_direct_teardown)
 
+/**
+ * Checks that links of a tree with raw_links say what is stored, and that none
+ * is followed.
+ *
+ * @param fx of such a tree
+ */
+void fixture_raw_links(struct fixture *fx);
+
 #endif

@@ -94,6 +94,14 @@ static void a_file_that_became_a_link_leads_nowhere(void **state)
     assert_int_equal(fixture_find(fx, "d/passwd"), -ENOTDIR);
 }
 
+static void a_raw_link_says_all_and_leads_nowhere(void **state)
+{
+    struct fixture *fx = *state;
+
+    direct_of(fx->ws)->raw_links = true;
+    fixture_raw_links(fx);
+}
+
 struct swapper {
     struct fixture *fx;
     atomic_bool stop;
@@ -404,6 +412,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         FIXTURE_DIRECT_BOTH(a_fifo_is_never_opened),
         FIXTURE_DIRECT_BOTH(a_file_that_became_a_link_leads_nowhere),
+        FIXTURE_DIRECT_BOTH(a_raw_link_says_all_and_leads_nowhere),
         FIXTURE_DIRECT_BOTH(a_link_swapped_in_meanwhile_leads_nowhere),
         FIXTURE_DIRECT_BOTH(a_tree_of_two_thousand_levels_can_be_used),
         FIXTURE_DIRECT_BOTH(few_fds_serve_a_thousand_files),

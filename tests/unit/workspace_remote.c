@@ -1,4 +1,5 @@
 /* The tree over a provider's file calls, here those of `mem`. */
+#include "core/workspace_remote.h"
 #include "core/loop.h"
 
 #include "tests/unit/workspace_fixture.h"
@@ -22,6 +23,7 @@ static int setup(void **state)
     struct fixture *fx = calloc(1, sizeof(*fx));
     struct engine *engine = calloc(1, sizeof(*engine));
     struct provider_env env = {.state_dir = "/nonexistent"};
+    const struct ws_view view = {.uid = FIXTURE_UID, .gid = FIXTURE_GID};
     struct cancel cancel;
     const struct limits limits = {.deadline_ms = INT64_MAX, .cancel = &cancel};
 
@@ -38,8 +40,8 @@ static int setup(void **state)
     assert_int_equal(
         provider_create(engine->provider, &engine->sandbox, &limits, &fx->err),
         0);
-    assert_int_equal(ws_new_remote(engine->provider, &engine->sandbox,
-                                   FIXTURE_UID, FIXTURE_GID, &fx->ws, &fx->err),
+    assert_int_equal(ws_new_remote(engine->provider, &engine->sandbox, &view,
+                                   &fx->ws, &fx->err),
                      0);
     cancel_done(&cancel);
     fx->own = engine;
@@ -175,6 +177,14 @@ static void failed_file_calls_are_counted(void **state)
     assert_int_equal(after[1] - before[1], 1);
 }
 
+static void a_raw_link_says_all_and_leads_nowhere(void **state)
+{
+    struct fixture *fx = *state;
+
+    remote_of(fx->ws)->view.raw_links = true;
+    fixture_raw_links(fx);
+}
+
 #define ONE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -184,6 +194,7 @@ int main(void)
         ONE(a_linked_file_outlives_its_first_name),
         ONE(all_files_are_the_mounting_users),
         ONE(what_the_provider_lacks_is_said),
+        ONE(a_raw_link_says_all_and_leads_nowhere),
         ONE(failed_file_calls_are_counted),
     };
     int failed = fixture_run_cases(setup, teardown);
