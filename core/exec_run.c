@@ -144,6 +144,7 @@ static void read_result(const struct command_result *result,
                         struct exec_info *info)
 {
     info->has_exit_code = true;
+    info->err = result->why;
     switch (result->end) {
     case COMMAND_EXITED:
         info->status = EXEC_EXITED;

@@ -244,6 +244,12 @@ int provider_root(struct provider *provider, const struct sandbox *sandbox,
                provider->ops->root(provider, sandbox, out, err), err);
 }
 
+/* Asked at each write: not counted. */
+int provider_room(struct provider *provider, uint64_t number, struct err *err)
+{
+    return provider->ops->room ? provider->ops->room(provider, number, err) : 0;
+}
+
 int provider_limits(struct provider *provider, const struct sandbox *sandbox,
                     struct buf *out, struct err *err)
 {

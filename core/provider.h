@@ -119,6 +119,7 @@ struct command_result {
     enum command_end end;
     int code;
     int signal;
+    struct err why; /* Which limit it met, in words; code 0: none. */
 };
 
 enum command_stream {
@@ -263,6 +264,19 @@ typedef int provider_root_fn(struct provider *provider,
                              const struct sandbox *sandbox,
                              struct provider_root *out, struct err *err);
 
+/**
+ * Tells whether a sandbox's files may grow, before a write through the mount.
+ * What frees room is never asked about. Does not block.
+ *
+ * @param provider an open provider
+ * @param number   of the session
+ * @param err      filled on failure
+ * @return 0, -EDQUOT when the session holds too much, -ENOSPC when the engine
+ *         does
+ */
+typedef int provider_room_fn(struct provider *provider, uint64_t number,
+                             struct err *err);
+
 struct buf;
 
 /**
@@ -373,6 +387,7 @@ struct provider_ops {
     provider_life_fn *checkpoint; /* NULL: none is ever due. */
     provider_signal_fn *signal;
     provider_limits_fn *limits; /* NULL: none are known. */
+    provider_room_fn *room;     /* NULL: there is always room. */
     provider_root_fn *root;     /* One of root and files is set. */
     const struct provider_files *files;
 };
@@ -413,6 +428,7 @@ provider_exec_fn provider_exec MUST_USE;
 provider_signal_fn provider_signal MUST_USE;
 provider_root_fn provider_root MUST_USE;
 provider_limits_fn provider_limits MUST_USE; /* `{}` without the slot. */
+provider_room_fn provider_room MUST_USE;     /* 0 without the slot. */
 
 /**
  * Counts a call of `struct provider_files`, made by core/workspace_remote

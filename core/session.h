@@ -117,6 +117,7 @@ enum session_need {
     SESSION_LOOK,  /* Names and attributes: never starts anything. */
     SESSION_READ,  /* File data: may wake a paused one. */
     SESSION_WRITE, /* Makes the sandbox where there is none. */
+    SESSION_GROW,  /* The same, and it needs room on the disk. */
 };
 
 /**

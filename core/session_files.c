@@ -77,7 +77,7 @@ static enum verdict judge(struct session *session, const struct visit *visit,
         return WAIT;
     }
     if (!exists) {
-        return visit->need == SESSION_WRITE ? ENSURE : GO_EMPTY;
+        return visit->need >= SESSION_WRITE ? ENSURE : GO_EMPTY;
     }
     return judge_existing(session, visit, err);
 }
@@ -143,14 +143,28 @@ static int make_tree(struct session *session, struct workspace **out,
     return rc < 0 ? rc : keep_tree(session, generation, built, out, err);
 }
 
+static int check_room(struct session *session, struct err *err)
+{
+    struct provider *provider;
+
+    mutex_lock(&session->lock);
+    provider = session->provider;
+    mutex_unlock(&session->lock);
+    return provider ? provider_room(provider, session->number, err) : 0;
+}
+
 /* Goes in: the door counts the visitor already. */
 static void go_in(const struct visit *visit, struct workspace *tree)
 {
     struct session *session = visit->session;
     struct err err = ERR_INIT;
-    int rc = tree ? 0 : make_tree(session, &tree, &err);
+    int rc = visit->need == SESSION_GROW ? check_room(session, &err) : 0;
 
+    if (rc == 0 && !tree) {
+        rc = make_tree(session, &tree, &err);
+    }
     if (rc < 0) {
+        ws_unref(tree);
         session_files_leave(session);
         fail(visit, rc, &err);
         return;

@@ -221,7 +221,7 @@ static void workspace_mkdir(fuse_req_t req, struct inode *dir, const char *name,
                             mode_t mode)
 {
     static const struct wcall_kind kind = {.name = "mkdir",
-                                           .need = SESSION_WRITE,
+                                           .need = SESSION_GROW,
                                            .late = EINPROGRESS,
                                            .run = run_mkdir,
                                            .reply = reply_made};
@@ -233,7 +233,7 @@ static void workspace_mknod(fuse_req_t req, struct inode *dir, const char *name,
                             mode_t mode, dev_t rdev)
 {
     static const struct wcall_kind kind = {.name = "mknod",
-                                           .need = SESSION_WRITE,
+                                           .need = SESSION_GROW,
                                            .late = EINPROGRESS,
                                            .run = run_mknod,
                                            .reply = reply_made};
@@ -246,7 +246,7 @@ static void workspace_symlink(fuse_req_t req, const char *target,
                               struct inode *dir, const char *name)
 {
     static const struct wcall_kind kind = {.name = "symlink",
-                                           .need = SESSION_WRITE,
+                                           .need = SESSION_GROW,
                                            .late = EINPROGRESS,
                                            .run = run_symlink,
                                            .reply = reply_made};
@@ -345,7 +345,7 @@ static void workspace_link(fuse_req_t req, struct inode *inode,
                            struct inode *dir, const char *name)
 {
     static const struct wcall_kind kind = {.name = "link",
-                                           .need = SESSION_WRITE,
+                                           .need = SESSION_GROW,
                                            .late = EINPROGRESS,
                                            .run = run_link,
                                            .reply = reply_made};

@@ -89,7 +89,7 @@ void workspace_create(fuse_req_t req, struct inode *dir, const char *name,
                       mode_t mode, struct fuse_file_info *fi)
 {
     static const struct wcall_kind kind = {.name = "create",
-                                           .need = SESSION_WRITE,
+                                           .need = SESSION_GROW,
                                            .late = EINPROGRESS,
                                            .run = run_create,
                                            .reply = reply_created};
@@ -196,7 +196,7 @@ void workspace_write(fuse_req_t req, struct inode *inode, const char *data,
                      size_t size, off_t off, struct fuse_file_info *fi)
 {
     static const struct wcall_kind kind = {.name = "write",
-                                           .need = SESSION_WRITE,
+                                           .need = SESSION_GROW,
                                            .late = EINPROGRESS,
                                            .run = run_write,
                                            .reply = reply_count};
@@ -257,7 +257,7 @@ void workspace_fallocate(fuse_req_t req, struct inode *inode, int mode,
                          off_t off, off_t size, struct fuse_file_info *fi)
 {
     static const struct wcall_kind kind = {.name = "fallocate",
-                                           .need = SESSION_WRITE,
+                                           .need = SESSION_GROW,
                                            .late = EINPROGRESS,
                                            .run = run_fallocate};
     struct wcall *call = new_file_call(req, &kind, inode, fi);
@@ -323,7 +323,7 @@ void workspace_copy(fuse_req_t req, struct inode *in, off_t in_off,
                     int flags)
 {
     static const struct wcall_kind kind = {.name = "copy_file_range",
-                                           .need = SESSION_WRITE,
+                                           .need = SESSION_GROW,
                                            .late = EINPROGRESS,
                                            .run = run_copy,
                                            .reply = reply_count};

@@ -106,7 +106,8 @@ static void finish(struct mem_command *cmd, const struct command_result *result)
 static void finish_as(struct mem_command *cmd, enum command_end end, int code,
                       int signal)
 {
-    const struct command_result result = {end, code, signal};
+    const struct command_result result = {
+        .end = end, .code = code, .signal = signal};
 
     finish(cmd, &result);
 }

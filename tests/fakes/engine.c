@@ -273,6 +273,16 @@ static int engine_root(struct provider *provider, const struct sandbox *sandbox,
     return 0;
 }
 
+static int engine_room(struct provider *provider, uint64_t number,
+                       struct err *err)
+{
+    int code = atomic_load(&engine.fail[ENGINE_ROOM]);
+
+    (void)provider;
+    (void)number;
+    return code ? err_set(err, code, "the engine is full") : 0;
+}
+
 /* ---- Commands ---- */
 
 struct running {
@@ -331,6 +341,8 @@ static void act(struct running *running, const char *word)
     } else if (strncmp(word, "kill:", 5) == 0) {
         running->result.end = COMMAND_KILLED;
         running->result.signal = atoi(word + 5);
+    } else if (strncmp(word, "limit:", 6) == 0) {
+        (void)err_set(&running->result.why, EDQUOT, "%s", word + 6);
     } else if (strcmp(word, "lost") == 0) {
         running->result.end = COMMAND_LOST;
     } else if (strcmp(word, "hang") == 0) {
@@ -429,6 +441,7 @@ const struct provider_ops engine_local = {
     .status = engine_status,
     .exec = engine_exec,
     .root = engine_root,
+    .room = engine_room,
 };
 
 /* Nobody goes beyond the tree's object here. */

@@ -6,6 +6,7 @@
  *   o:TEXT e:TEXT   output on stdout, stderr
  *   fill:N          N bytes on stdout, in pieces
  *   exit:N kill:N   ends so; without either it exits with 0
+ *   limit:WORDS     its end tells of a limit
  *   lost            ends with an end that is not known
  *   hang            until its token fires
  *   gate            until engine_open_gate()
@@ -26,6 +27,7 @@ enum engine_slot {
     ENGINE_EXEC,
     ENGINE_CHECKPOINT,
     ENGINE_ROOT,
+    ENGINE_ROOM,
     ENGINE_SLOTS,
 };
 

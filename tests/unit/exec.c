@@ -37,6 +37,8 @@ static void a_command_ends_as_the_engine_says(void **state)
         {"o:x", EXEC_EXITED, 0, 0},
         {"exit:7", EXEC_EXITED, 7, 0},
         {"kill:9", EXEC_KILLED, 137, 0},
+        {"limit:memory kill:9", EXEC_KILLED, 137, EDQUOT},
+        {"exit:1 limit:pids", EXEC_EXITED, 1, EDQUOT},
         {"lost", EXEC_LOST, -1, ESTALE},
     };
     struct session *session = fixture_create(*state, "a");

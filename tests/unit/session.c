@@ -295,6 +295,29 @@ static void writing_makes_the_sandbox(void **state)
     session_unref(session);
 }
 
+static void a_full_sandbox_takes_no_data_but_can_be_cleared(void **state)
+{
+    static const int codes[] = {EDQUOT, ENOSPC};
+    struct session *session = fixture_create(*state, "a");
+    struct visit visit;
+
+    enter(session, SESSION_GROW, &visit);
+    assert_int_equal(result_wait(&visit.result), 0);
+    ws_unref(visit.tree);
+    session_files_leave(session);
+    for (size_t i = 0; i < ARRAY_SIZE(codes); i++) {
+        engine_fail(ENGINE_ROOM, codes[i]);
+        enter(session, SESSION_GROW, &visit);
+        assert_int_equal(result_wait(&visit.result), -codes[i]);
+        assert_null(visit.tree);
+        enter(session, SESSION_WRITE, &visit);
+        assert_int_equal(result_wait(&visit.result), 0);
+        ws_unref(visit.tree);
+        session_files_leave(session);
+    }
+    session_unref(session);
+}
+
 static void a_pause_waits_for_those_inside_and_keeps_others_out(void **state)
 {
     struct session *session = fixture_create(*state, "a");
@@ -433,6 +456,7 @@ int main(void)
         FIXTURE_TEST(an_unconfirmed_deletion_is_tried_again_and_named),
         FIXTURE_TEST(looking_and_reading_start_nothing),
         FIXTURE_TEST(writing_makes_the_sandbox),
+        FIXTURE_TEST(a_full_sandbox_takes_no_data_but_can_be_cleared),
         FIXTURE_TEST(a_pause_waits_for_those_inside_and_keeps_others_out),
         FIXTURE_TEST(data_of_a_paused_one_wakes_only_where_it_must),
         FIXTURE_TEST(a_tree_that_cannot_be_had_locks_nobody_out),
