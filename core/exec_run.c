@@ -94,6 +94,7 @@ static void end(struct exec *exec, struct exec_info *info, bool ran,
     struct err err = ERR_INIT;
 
     info->ended_us = clock_wall_us();
+    session_touch(session);
     crash_point("exec-ended");
     if (save_end(exec, info, &err) < 0) {
         info->status = EXEC_FAILED;
@@ -245,6 +246,7 @@ static void sink_output(void *arg, enum command_stream stream, const void *data,
         !exec->exited && !exec->log_err.code) {
         exec->log_err = err;
     }
+    session_touch(exec->job.session);
     exec_wake(exec);
     session_news(exec->job.session);
 }
@@ -289,6 +291,7 @@ static int begin(struct exec *exec, struct err *err)
     if (rc < 0) {
         return rc;
     }
+    session_touch(session);
     mutex_lock(&exec->lock);
     rc = exec->cancelled ? err_set(err, ECANCELED, "cancelled")
                          : cancel_init(&exec->token, err);

@@ -43,6 +43,8 @@ enum provider_flags {
     PROVIDER_STDIN = 1 << 3,             /* Commands can be given input. */
     PROVIDER_BACKGROUND = 1 << 4,        /* Left-behind processes live on. */
     PROVIDER_MEMORY_KEPT = 1 << 5,       /* pause keeps processes. */
+    PROVIDER_ENDS_WITH_US = 1 << 6,      /* Processes end when it is closed; it
+                                            tells states at once. */
 };
 
 /* What an engine says of a sandbox. */

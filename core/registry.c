@@ -94,6 +94,31 @@ int registry_load(struct registry *registry, uint64_t number,
     return rc;
 }
 
+int registry_each_with(struct registry *registry, enum session_status status,
+                       void (*fn)(struct session *session), struct err *err)
+{
+    uint64_t numbers[LIST_BATCH];
+    uint64_t after = 0;
+    ssize_t count = LIST_BATCH;
+
+    while (count == LIST_BATCH) {
+        count = store_state_list(registry->store, status, after, numbers,
+                                 LIST_BATCH, err);
+        for (ssize_t i = 0; i < count; i++) {
+            struct session *session = NULL;
+            int rc = registry_load(registry, numbers[i], &session, err);
+
+            if (rc < 0) {
+                return rc;
+            }
+            fn(session);
+            session_unref(session);
+            after = numbers[i];
+        }
+    }
+    return count < 0 ? (int)count : 0;
+}
+
 static int find_locked(struct registry *registry, const char *id,
                        struct session **out, struct err *err)
     REQUIRES(registry->lock)

@@ -7,8 +7,7 @@
 #include <stdlib.h>
 
 enum {
-    LIST_BATCH = 256,
-    AFTERMATH_MS = 5000, /* How long cancelled work may take to end. */
+    AFTERMATH_MS = 5000 /* How long cancelled work may take to end. */
 };
 
 /* What registry_close() waits for in the loop's thread. */
@@ -24,13 +23,15 @@ static void pass(void *arg)
     struct barrier *barrier = arg;
 
     session_retry_drop_all(barrier->registry);
+    session_idle_drop_all(barrier->registry);
     mutex_lock(&barrier->lock);
     barrier->done = true;
     cond_broadcast(&barrier->passed);
     mutex_unlock(&barrier->lock);
 }
 
-/* Waits until the loop has run what was posted before; no retry waits then. */
+/* Waits until the loop has run what was posted before; no timer of a session
+ * waits then. */
 static void flush_loop(struct registry *registry)
 {
     struct barrier barrier = {.registry = registry};
@@ -114,28 +115,13 @@ static bool wait_calm(struct registry *registry, unsigned what,
     return calm;
 }
 
-/* Calls a function with each session whose record has a status. */
+/* What cannot be read is left alone. */
 static void each_with(struct registry *registry, enum session_status status,
                       void (*fn)(struct session *session))
 {
-    uint64_t numbers[LIST_BATCH];
-    struct err err = ERR_INIT;
-    uint64_t after = 0;
-    ssize_t count = LIST_BATCH;
+    struct err ignored = ERR_INIT;
 
-    while (count == LIST_BATCH) {
-        count = store_state_list(registry->store, status, after, numbers,
-                                 LIST_BATCH, &err);
-        for (ssize_t i = 0; i < count; i++) {
-            struct session *session = NULL;
-
-            if (registry_load(registry, numbers[i], &session, &err) == 0) {
-                fn(session);
-                session_unref(session);
-            }
-            after = numbers[i];
-        }
-    }
+    (void)!registry_each_with(registry, status, fn, &ignored);
 }
 
 /* Behind what the session still does. What cannot be paused stays. */

@@ -1,15 +1,12 @@
 /* The registry's beginning. See registry.h. */
 #include "core/cleanup.h"
+#include "core/clock.h"
 #include "core/registry_priv.h"
 #include "core/session_priv.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-
-enum {
-    LIST_BATCH = 256
-};
 
 static int make_dir(const struct registry *registry, const char *name,
                     struct err *err)
@@ -25,33 +22,14 @@ static int make_dir(const struct registry *registry, const char *name,
                : 0;
 }
 
-/* Deletes again what has that status: nobody knows a sandbox whose create was
- * cut off, and an unconfirmed deletion goes on. */
-static int settle(struct registry *registry, enum session_status status,
-                  struct err *err)
+/* Deletes again: nobody knows a sandbox whose create was cut off, and an
+ * unconfirmed deletion goes on. */
+static void settle(struct session *session)
 {
     const struct job job = {
         .kind = JOB_DESTROY, .retry = true, .internal = true};
-    uint64_t numbers[LIST_BATCH];
-    uint64_t after = 0;
-    ssize_t count = LIST_BATCH;
 
-    while (count == LIST_BATCH) {
-        count = store_state_list(registry->store, status, after, numbers,
-                                 LIST_BATCH, err);
-        for (ssize_t i = 0; i < count; i++) {
-            struct session *session = NULL;
-            int rc = registry_load(registry, numbers[i], &session, err);
-
-            if (rc < 0) {
-                return rc;
-            }
-            session_submit(session, &job);
-            session_unref(session);
-            after = numbers[i];
-        }
-    }
-    return count < 0 ? (int)count : 0;
+    session_submit(session, &job);
 }
 
 static int open_all(struct registry *registry, struct err *err)
@@ -79,10 +57,14 @@ static int open_all(struct registry *registry, struct err *err)
         rc = registry_open_used(registry, err);
     }
     if (rc == 0) {
-        rc = settle(registry, SESSION_STARTING, err);
+        rc = registry_each_with(registry, SESSION_STARTING, settle, err);
     }
     if (rc == 0) {
-        rc = settle(registry, SESSION_DELETING, err);
+        rc = registry_each_with(registry, SESSION_DELETING, settle, err);
+    }
+    if (rc == 0) {
+        rc = registry_each_with(registry, SESSION_RUNNING, session_life_take_up,
+                                err);
     }
     return rc;
 }
@@ -101,6 +83,9 @@ static struct registry *alloc(const struct registry_config *config,
     cond_init(&registry->opened);
     list_init(&registry->providers);
     list_init(&registry->retries);
+    list_init(&registry->idlers);
+    registry->idle_ms = DEADLINE_NONE;
+    registry->opened_us = clock_wall_us();
     registry->cancel.fd = -1;
     mutex_lock(&registry->lock);
     for (size_t i = 0; i < REGISTRY_BUCKETS; i++) {

@@ -38,7 +38,13 @@ struct registry {
     struct cond opened;          /* A provider is open, or cannot be. */
     struct cancel cancel;        /* Fired at the end. */
     struct workers *trash;       /* Deletes what removed sessions leave. */
-    struct list retries; /* Sessions with a timer; by the loop's thread. */
+    int64_t opened_us;           /* clock_wall_us() */
+
+    /* By the loop's thread: */
+    struct list retries;           /* Sessions with a timer. */
+    struct list idlers;            /* Sessions whose sandbox runs. */
+    struct loop_timer *idle_timer; /* For all of them. NULL: not yet. */
+    int64_t idle_ms;               /* When it fires; DEADLINE_NONE: never. */
 
     struct mutex lock; /* Of all GUARDED members below. */
     struct cond calm;  /* jobs or sinks has changed. */
@@ -87,6 +93,11 @@ MUST_USE int registry_open_used(struct registry *registry, struct err *err);
 MUST_USE int registry_add_providers(struct registry *registry, struct err *err);
 void registry_close_providers(struct registry *registry);
 
+/* Calls a function with each session whose record has a status. */
+MUST_USE int registry_each_with(struct registry *registry,
+                                enum session_status status,
+                                void (*fn)(struct session *session),
+                                struct err *err);
 /* Loads a session by its number, with a reference. */
 MUST_USE int registry_load(struct registry *registry, uint64_t number,
                            struct session **out, struct err *err);

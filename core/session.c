@@ -95,6 +95,8 @@ int session_new(struct registry *registry, const struct store_session *row,
     cond_init(&session->files_left);
     list_init(&session->link);
     list_init(&session->retry_link);
+    list_init(&session->idle_link);
+    session_touch(session);
     mutex_lock(&session->lock);
     list_init(&session->queue);
     list_init(&session->joined);

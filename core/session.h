@@ -110,6 +110,15 @@ void session_pause(struct session *session, const struct caller *caller,
 void session_destroy(struct session *session, const struct caller *caller,
                      done_fn *done, void *arg);
 
+/**
+ * Notes that somebody uses the sandbox, which puts off its idle pause: its
+ * control files are written, data of its workspace is read or written. What a
+ * command does is noted by itself.
+ *
+ * @param session the session; any thread
+ */
+void session_touch(struct session *session);
+
 /* ---- Files ---- */
 
 /* What a file operation needs of the sandbox. */

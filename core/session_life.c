@@ -16,7 +16,8 @@
 #include <sys/stat.h>
 
 enum {
-    DETAIL_MAX = 8 * 1024
+    DETAIL_MAX = 8 * 1024,
+    DOOR_MS = 1000, /* How long an idle pause waits for file operations. */
 };
 
 static bool same_text(const char *a, const char *b)
@@ -52,6 +53,9 @@ static int put_event(struct session *session, struct store_state *state,
     }
     if (what->cause) {
         js_set_text(detail, "cause", what->cause);
+    }
+    if (what->processes_lost) {
+        js_set_text(detail, "processes", "lost");
     }
     if (js_write(detail, &text) == 0) {
         event.detail = buf_str(&text);
@@ -342,10 +346,21 @@ static int create(struct session *session, const struct caller *caller,
 
 /* ---- Resuming ---- */
 
+/* Whether processes of a sandbox that is stopped have ended with an earlier
+ * daemon, or by themselves. */
+static bool lost_processes(struct session *session,
+                           const struct store_state *state)
+{
+    return (session->provider->ops->flags & PROVIDER_ENDS_WITH_US) &&
+           (state->status == SESSION_RUNNING ||
+            state->updated_us < session->registry->opened_us);
+}
+
 static int call_resume(struct session *session, const struct caller *caller,
                        struct err *err)
 {
     struct limits limits = session_limits(session, SESSION_WAIT_CALL);
+    struct life_event event = {.name = "sandbox.resumed", .caller = caller};
     struct session_call call;
     int rc = session_call_init(session, &call, err);
 
@@ -355,9 +370,10 @@ static int call_resume(struct session *session, const struct caller *caller,
     rc = provider_resume(session->provider, &call.sandbox, &limits, err);
     crash_point("resume-done");
     if (rc == 0) {
+        event.processes_lost = lost_processes(session, &call.state);
         call.state.status = SESSION_RUNNING;
         free(TAKE_PTR(call.state.last_init_error));
-        rc = put(session, &call.state, "sandbox.resumed", caller, err);
+        rc = session_life_put(session, &call.state, &event, err);
     }
     session_call_done(&call);
     return rc;
@@ -532,6 +548,72 @@ int session_life_pause(struct session *session, const struct caller *caller,
         return err_set(err, EBUSY, "the sandbox is being deleted");
     }
     return pause_running(session, &event, err);
+}
+
+static bool still_idle(struct session *session)
+{
+    bool idle;
+
+    mutex_lock(&session->lock);
+    idle = session_idle_due_locked(session);
+    mutex_unlock(&session->lock);
+    return idle;
+}
+
+int session_life_pause_idle(struct session *session, struct err *err)
+{
+    const struct life_event event = {.name = "sandbox.paused", .cause = "idle"};
+    int rc = need_engine(session, err);
+
+    if (rc == 0) {
+        rc = session_files_close(session, clock_deadline(DOOR_MS), err);
+    }
+    if (rc < 0) {
+        return rc;
+    }
+    if (still_idle(session)) {
+        rc = pause_closed(session, &event, err);
+    }
+    session_files_open(session);
+    if (rc < 0) {
+        tell_failed(session, "pause", NULL, err);
+    }
+    return rc;
+}
+
+/* ---- Taking up ---- */
+
+/* Its processes have ended with the daemon that had it. */
+static void put_stopped(struct session *session)
+{
+    const struct life_event event = {.name = "sandbox.processes_lost"};
+    struct store_state state;
+    struct err err = ERR_INIT;
+
+    if (session_record_copy(session, &state, &err) == 0) {
+        state.status = SESSION_PAUSED;
+        /* Else the next to ask the engine learns it too. */
+        (void)!session_life_put(session, &state, &event, &err);
+        store_state_done(&state);
+    }
+}
+
+void session_life_take_up(struct session *session)
+{
+    enum provider_state state = PROVIDER_RUNNING;
+    struct err err = ERR_INIT;
+
+    /* Such an engine answers at once; others are asked when it is needed. */
+    if (session->provider &&
+        (session->provider->ops->flags & PROVIDER_ENDS_WITH_US) &&
+        session_ask(session, &state, &err) < 0) {
+        return;
+    }
+    if (state == PROVIDER_PAUSED) {
+        put_stopped(session);
+    } else if (state == PROVIDER_RUNNING) {
+        session_idle_watch(session);
+    }
 }
 
 /* ---- Checkpoints ---- */

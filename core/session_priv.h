@@ -12,6 +12,8 @@
 #include "core/session.h"
 #include "core/store.h"
 
+#include <stdatomic.h>
+
 enum {
     SESSION_FRESH_MS = 1000,  /* How long an answer of the engine holds. */
     SESSION_STATUS_MS = 3000, /* The most that it may take to say its state. */
@@ -38,6 +40,7 @@ struct job {
     struct session *session;
     struct caller caller;
     bool replace;      /* JOB_ENSURE */
+    bool idle;         /* JOB_PAUSE: of a sandbox that nobody uses. */
     bool retry;        /* JOB_DESTROY: of a deletion that was not confirmed. */
     bool internal;     /* Asked by core itself: not refused at the end. */
     const char *cause; /* JOB_PAUSE: for `events`; NULL: somebody asked. */
@@ -108,6 +111,10 @@ struct session {
     bool retry_waits GUARDED;
     struct loop_timer *retry_timer; /* By the loop's thread, like its link. */
     struct list retry_link;
+
+    atomic_llong
+        active_ms;         /* clock_ms() of the last use, for the idle pause. */
+    struct list idle_link; /* registry->idlers: by the loop's thread. */
 
     struct cond files_left;
     unsigned files_inside GUARDED;
@@ -188,6 +195,7 @@ bool session_idle_locked(struct session *session) REQUIRES(session->lock);
 struct life_event {
     const char *name;  /* NULL: nothing to tell, unless it was replaced. */
     const char *cause; /* NULL: none. */
+    bool processes_lost;
     const struct caller *caller;
 };
 /* session_record_put(), which every change of the instance goes through: with
@@ -201,8 +209,13 @@ MUST_USE int session_life_ensure(struct session *session, bool replace,
 MUST_USE int session_life_pause(struct session *session,
                                 const struct caller *caller, const char *cause,
                                 struct err *err);
+/* The same, unless the sandbox was used meanwhile. */
+MUST_USE int session_life_pause_idle(struct session *session, struct err *err);
 MUST_USE int session_life_destroy(struct session *session,
                                   const struct caller *caller, struct err *err);
+/* At the start, before any job: what an earlier daemon left running is watched
+ * again, or is recorded as what became of it. */
+void session_life_take_up(struct session *session);
 /* Runs the config's init commands where that is due, from the first. */
 MUST_USE int session_life_init(struct session *session,
                                const struct caller *caller, struct err *err);
@@ -261,6 +274,16 @@ void session_observe(struct session *session) EXCLUDES(session->lock);
 void session_retry(struct session *session) EXCLUDES(session->lock);
 /* No more of it, for any session; in the loop's thread. */
 void session_retry_drop_all(struct registry *registry);
+
+/* ---- session_idle.c ---- */
+
+/* The sandbox runs: it is paused when nobody has used it for long enough. Any
+ * thread. */
+void session_idle_watch(struct session *session) EXCLUDES(session->lock);
+/* No more of it, for any session; in the loop's thread. */
+void session_idle_drop_all(struct registry *registry);
+/* Whether it is time, and nothing waits behind the current job. */
+bool session_idle_due_locked(struct session *session) REQUIRES(session->lock);
 
 /* ---- session_files.c ---- */
 

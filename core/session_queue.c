@@ -87,13 +87,15 @@ static int run_life(struct session *session, const struct job *job,
                     struct err *err)
 {
     /* What core asks for by itself nobody has asked for. */
-    const struct caller *caller = job->internal ? NULL : &job->caller;
+    const struct caller *caller =
+        job->internal || job->idle ? NULL : &job->caller;
 
     switch (job->kind) {
     case JOB_ENSURE:
         return ensure_phase(session, job, err);
     case JOB_PAUSE:
-        return session_life_pause(session, caller, job->cause, err);
+        return job->idle ? session_life_pause_idle(session, err)
+                         : session_life_pause(session, caller, job->cause, err);
     case JOB_DESTROY:
         if (job->retry && !still_deleting(session)) {
             return 0;

@@ -191,6 +191,7 @@ static int written(struct session *session, int rc, const char *what,
 int session_record_put(struct session *session, struct store_state *state,
                        const struct store_event *event, struct err *err)
 {
+    bool runs = state->status == SESSION_RUNNING;
     struct store_state old;
     int rc;
 
@@ -213,6 +214,10 @@ int session_record_put(struct session *session, struct store_state *state,
     session->epoch++;
     mutex_unlock(&session->lock);
     *state = (struct store_state){.status = SESSION_ABSENT};
+    if (runs && old.status != SESSION_RUNNING) {
+        session_touch(session);
+        session_idle_watch(session);
+    }
     store_state_done(&old);
     session_note(session);
     if (event) {

@@ -417,6 +417,9 @@ void control_write(fuse_req_t req, struct inode *inode, const char *data,
     int rc;
 
     (void)off;
+    if (file->node.session) {
+        session_touch(file->node.session);
+    }
     if (file->node.row->store) {
         store(req, &what, file, &call, data, size);
         return;

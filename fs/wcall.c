@@ -241,7 +241,14 @@ static int run(struct wcall *call, struct err *err)
     if (rc == 0 && call->other) {
         rc = find_node(call, call->other, &call->other_node, err);
     }
-    return rc < 0 ? rc : call->kind->run(call, err);
+    if (rc < 0) {
+        return rc;
+    }
+    rc = call->kind->run(call, err);
+    if (call->kind->data) {
+        session_touch(call->session);
+    }
+    return rc;
 }
 
 static void answer(struct wcall *call, fuse_req_t req, int rc,

@@ -32,6 +32,7 @@ struct wcall;
 struct wcall_kind {
     const char *name;
     enum session_need need;
+    bool data; /* Reads or writes file data, which is a use of the sandbox. */
     int late; /* Answers it after PARK_LOCKED_MS, since the kernel holds a lock:
                  EINPROGRESS where the work goes on, else ETIMEDOUT. 0: no lock
                  is held, and it may wait. */

@@ -164,6 +164,7 @@ void workspace_read(fuse_req_t req, struct inode *inode, size_t size, off_t off,
 {
     static const struct wcall_kind kind = {.name = "read",
                                            .need = SESSION_READ,
+                                           .data = true,
                                            .run = run_read,
                                            .reply = reply_read};
     struct wcall *call = new_file_call(req, &kind, inode, fi);
@@ -197,6 +198,7 @@ void workspace_write(fuse_req_t req, struct inode *inode, const char *data,
 {
     static const struct wcall_kind kind = {.name = "write",
                                            .need = SESSION_GROW,
+                                           .data = true,
                                            .late = EINPROGRESS,
                                            .run = run_write,
                                            .reply = reply_count};
@@ -258,6 +260,7 @@ void workspace_fallocate(fuse_req_t req, struct inode *inode, int mode,
 {
     static const struct wcall_kind kind = {.name = "fallocate",
                                            .need = SESSION_GROW,
+                                           .data = true,
                                            .late = EINPROGRESS,
                                            .run = run_fallocate};
     struct wcall *call = new_file_call(req, &kind, inode, fi);
@@ -324,6 +327,7 @@ void workspace_copy(fuse_req_t req, struct inode *in, off_t in_off,
 {
     static const struct wcall_kind kind = {.name = "copy_file_range",
                                            .need = SESSION_GROW,
+                                           .data = true,
                                            .late = EINPROGRESS,
                                            .run = run_copy,
                                            .reply = reply_count};

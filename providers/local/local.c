@@ -34,7 +34,8 @@ const struct provider_ops provider_local = {
     .name = "local",
     .summary = "sandboxes on this machine, in namespaces of their own",
     .flags = PROVIDER_FILES_WHEN_PAUSED | PROVIDER_SPLIT_STDERR |
-             PROVIDER_STDIN | PROVIDER_BACKGROUND | PROVIDER_MEMORY_KEPT,
+             PROVIDER_STDIN | PROVIDER_BACKGROUND | PROVIDER_MEMORY_KEPT |
+             PROVIDER_ENDS_WITH_US,
     .open = local_open,
     .close = local_close,
     .create = local_create,

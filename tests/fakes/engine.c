@@ -431,7 +431,7 @@ static int engine_exec(struct provider *provider, const struct sandbox *sandbox,
 const struct provider_ops engine_local = {
     .name = "local",
     .summary = "an engine of variables, with a directory",
-    .flags = PROVIDER_FILES_WHEN_PAUSED,
+    .flags = PROVIDER_FILES_WHEN_PAUSED | PROVIDER_ENDS_WITH_US,
     .open = engine_open,
     .close = engine_close,
     .create = engine_create,

@@ -31,7 +31,7 @@ enum engine_slot {
     ENGINE_SLOTS,
 };
 
-/* Its files can be read while it is paused. */
+/* Its files can be read while it is paused; its processes end with it. */
 extern const struct provider_ops engine_local;
 /* With checkpoints, and files only while it runs, none of which may be used;
  * its state is asked once a second at most. */

@@ -38,6 +38,14 @@ static void on_news(void *arg, struct session *session)
     atomic_fetch_add(&fixture->news, 1);
 }
 
+static void on_left(void *arg, const char *id, const char *status)
+{
+    struct fixture *fixture = arg;
+
+    print_message("  left behind: %s, %s\n", id, status);
+    atomic_fetch_add(&fixture->left, 1);
+}
+
 void fixture_open(struct fixture *fixture, const char *provider)
 {
     struct registry_config config = {
@@ -46,7 +54,11 @@ void fixture_open(struct fixture *fixture, const char *provider)
         .uid = geteuid(),
         .gid = getegid(),
         .loop = fixture->loop,
-        .hooks = {.arg = fixture, .changed = on_changed, .news = on_news},
+        .on_unmount = fixture->on_unmount,
+        .hooks = {.arg = fixture,
+                  .changed = on_changed,
+                  .news = on_news,
+                  .left = on_left},
     };
     struct err err = ERR_INIT;
 

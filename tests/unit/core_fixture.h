@@ -15,7 +15,9 @@ struct fixture {
     char dir[64];
     struct loop *loop;
     struct registry *registry;
-    atomic_uint changed; /* Calls of the hooks. */
+    enum registry_end on_unmount; /* Of the next fixture_open(). */
+    atomic_uint left;             /* Calls of the hook. */
+    atomic_uint changed;          /* Calls of the hooks. */
     atomic_uint news;
 };
 

@@ -1,0 +1,247 @@
+/* The idle pause, over an engine of variables: when it comes, and what puts it
+ * off. */
+#include "tests/unit/core_fixture.h"
+
+#include "core/clock.h"
+
+#include <errno.h>
+#include <unistd.h>
+
+enum {
+    AFTER_MS = 1000, /* As in the configs here. */
+    LATE_MS = 4000,  /* How late a pause may come on a busy machine. */
+};
+
+static const char one_second[] =
+    "{\"provider\":\"local\",\"idle_pause_after_seconds\":1}";
+
+static struct session *start(struct fixture *fixture, const char *config)
+{
+    struct session *session = fixture_create_with(fixture, "a", config);
+
+    assert_int_equal(fixture_ensure(session, false), 0);
+    return session;
+}
+
+/* Demands that the pause comes in its time after `from`, and not before. */
+static void expect_pause(struct session *session, int64_t from)
+{
+    int64_t passed;
+
+    fixture_until(engine_calls(ENGINE_PAUSE) == 1);
+    passed = clock_ms() - from;
+    assert_in_range(passed, AFTER_MS - 1, AFTER_MS + LATE_MS);
+    fixture_until(session_status(session) == SESSION_PAUSED);
+}
+
+static void
+who_is_not_used_is_paused_once_and_the_engine_not_asked(void **state)
+{
+    struct session *session = start(*state, one_second);
+
+    assert_int_equal(fixture_events_with(session, "\"cause\""), 0);
+    (void)usleep(500 * 1000);
+    assert_int_equal(session_status(session), SESSION_RUNNING);
+    fixture_until(engine_calls(ENGINE_PAUSE) == 1);
+    assert_int_equal(engine_calls(ENGINE_STATUS), 0);
+    fixture_until(session_status(session) == SESSION_PAUSED);
+    assert_int_equal(
+        fixture_events_with(session, "\"sandbox.paused\",\"uid\":null"), 1);
+    assert_int_equal(fixture_events_with(session, "\"cause\":\"idle\""), 1);
+    (void)usleep(1500 * 1000);
+    assert_int_equal(engine_calls(ENGINE_PAUSE), 1);
+    /* And again after the next use. */
+    assert_int_equal(fixture_ensure(session, false), 0);
+    fixture_until(engine_calls(ENGINE_PAUSE) == 2);
+    session_unref(session);
+}
+
+static void who_holds_it_or_not_it_is_paused(void **state)
+{
+    struct fixture *fixture = *state;
+    struct session *session = start(fixture, one_second);
+
+    session_unref(session);
+    fixture_until(engine_calls(ENGINE_PAUSE) == 1);
+    session = fixture_find(fixture, "a");
+    fixture_until(session_status(session) == SESSION_PAUSED);
+    session_unref(session);
+}
+
+static void a_use_puts_it_off(void **state)
+{
+    struct session *session = start(*state, one_second);
+    int64_t last = clock_ms();
+
+    for (int i = 0; i < 8; i++) {
+        (void)usleep(200 * 1000);
+        session_touch(session);
+        last = clock_ms();
+    }
+    assert_int_equal(engine_calls(ENGINE_PAUSE), 0);
+    expect_pause(session, last);
+    session_unref(session);
+}
+
+static void inside(void *arg, int rc, struct workspace *ws,
+                   const struct err *err)
+{
+    ws_unref(ws);
+    result_fill(arg, rc, err);
+}
+
+static void enter(struct session *session, enum session_need need)
+{
+    struct result result;
+
+    result_init(&result);
+    session_files_enter(session, need, &me, inside, &result);
+    assert_int_equal(result_wait(&result), 0);
+}
+
+static void looking_puts_nothing_off(void **state)
+{
+    struct session *session = start(*state, one_second);
+    int64_t from = clock_ms();
+
+    while (engine_calls(ENGINE_PAUSE) == 0 && clock_ms() < from + 3000) {
+        (void)session_status(session);
+        (void)fixture_json_has(session, "x");
+        (void)fixture_events_with(session, "x");
+        enter(session, SESSION_LOOK);
+        session_files_leave(session);
+        (void)usleep(20 * 1000);
+    }
+    expect_pause(session, from);
+    session_unref(session);
+}
+
+static void never_under_a_command(void **state)
+{
+    static const char *const scripts[] = {"gate", "gate exit:1"};
+
+    for (size_t i = 0; i < ARRAY_SIZE(scripts); i++) {
+        char id[8] = {'c', (char)('0' + i), '\0'};
+        struct session *session;
+        struct exec *exec;
+        struct exec_info info;
+
+        engine_reset();
+        session = fixture_create_with(*state, id, one_second);
+        exec = fixture_submit(session, scripts[i]);
+        fixture_until(engine_calls(ENGINE_EXEC) == 1);
+        (void)usleep(2200 * 1000);
+        assert_int_equal(engine_calls(ENGINE_PAUSE), 0);
+        engine_open_gate();
+        fixture_wait_exec(exec, &info);
+        exec_unref(exec);
+        expect_pause(session, clock_ms());
+        session_unref(session);
+    }
+}
+
+static void nor_under_one_in_the_background(void **state)
+{
+    static const char json[] = "{\"command\":\"gate\",\"background\":true}";
+    struct session *session = start(*state, one_second);
+    struct exec *exec = NULL;
+    struct exec_info info;
+    struct err err = ERR_INIT;
+
+    assert_int_equal(
+        exec_submit_json(session, json, sizeof(json) - 1, &me, &exec, &err), 0);
+    (void)usleep(2200 * 1000);
+    assert_int_equal(engine_calls(ENGINE_PAUSE), 0);
+    engine_open_gate();
+    fixture_wait_exec(exec, &info);
+    exec_unref(exec);
+    expect_pause(session, clock_ms());
+    session_unref(session);
+}
+
+static void never_with_a_file_operation_inside(void **state)
+{
+    struct session *session = start(*state, one_second);
+
+    enter(session, SESSION_WRITE);
+    (void)usleep(2200 * 1000);
+    assert_int_equal(engine_calls(ENGINE_PAUSE), 0);
+    session_files_leave(session);
+    fixture_until(engine_calls(ENGINE_PAUSE) == 1);
+    session_unref(session);
+}
+
+static void never_where_it_is_switched_off(void **state)
+{
+    struct session *session =
+        start(*state, "{\"provider\":\"local\",\"idle_pause_enabled\":false,"
+                      "\"idle_pause_after_seconds\":1}");
+
+    (void)usleep(1800 * 1000);
+    assert_int_equal(engine_calls(ENGINE_PAUSE), 0);
+    session_unref(session);
+}
+
+static void a_pause_that_fails_is_tried_again_later(void **state)
+{
+    struct session *session = start(*state, one_second);
+
+    engine_fail(ENGINE_PAUSE, EIO);
+    fixture_until(engine_calls(ENGINE_PAUSE) == 1);
+    (void)usleep(500 * 1000);
+    assert_int_equal(engine_calls(ENGINE_PAUSE), 1);
+    fixture_until(fixture_events_with(session, "\"sandbox.failed\"") == 1);
+    engine_fail(ENGINE_PAUSE, 0);
+    fixture_until(session_status(session) == SESSION_PAUSED);
+    session_unref(session);
+}
+
+static void a_lost_one_is_left_alone(void **state)
+{
+    struct session *session = start(*state, one_second);
+
+    engine_set_state(PROVIDER_LOST);
+    assert_int_equal(fixture_ensure(session, false), -ESTALE);
+    (void)usleep(1500 * 1000);
+    assert_int_equal(engine_calls(ENGINE_PAUSE), 0);
+    session_unref(session);
+}
+
+static void it_survives_a_restart(void **state)
+{
+    struct fixture *fixture = *state;
+    struct session *session;
+
+    fixture_close(fixture);
+    fixture->on_unmount = REGISTRY_KEEP;
+    fixture_open(fixture, "local");
+    session_unref(start(fixture, one_second));
+    fixture_close(fixture);
+    assert_int_equal(engine_calls(ENGINE_PAUSE), 0);
+    fixture_open(fixture, "local");
+    /* Nobody looks at it. */
+    fixture_until(engine_calls(ENGINE_PAUSE) == 1);
+    session = fixture_find(fixture, "a");
+    fixture_until(session_status(session) == SESSION_PAUSED);
+    assert_int_equal(fixture_events_with(session, "\"cause\":\"idle\""), 1);
+    session_unref(session);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        FIXTURE_TEST(who_is_not_used_is_paused_once_and_the_engine_not_asked),
+        FIXTURE_TEST(who_holds_it_or_not_it_is_paused),
+        FIXTURE_TEST(a_use_puts_it_off),
+        FIXTURE_TEST(looking_puts_nothing_off),
+        FIXTURE_TEST(never_under_a_command),
+        FIXTURE_TEST(nor_under_one_in_the_background),
+        FIXTURE_TEST(never_with_a_file_operation_inside),
+        FIXTURE_TEST(never_where_it_is_switched_off),
+        FIXTURE_TEST(a_pause_that_fails_is_tried_again_later),
+        FIXTURE_TEST(a_lost_one_is_left_alone),
+        FIXTURE_TEST(it_survives_a_restart),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
