@@ -152,7 +152,8 @@ struct command_sink {
 /* A directory that holds the workspace on this machine, and its owners. */
 struct provider_root {
     int fd;           /* O_PATH | O_DIRECTORY; the taker closes it. */
-    uid_t base;       /* Host id of the sandbox's id 0; */
+    uid_t base;       /* Host id of the sandbox's user 0, */
+    gid_t gid_base;   /* and of its group 0; */
     uint32_t count;   /* this many ids are mapped from there; */
     uint32_t user;    /* the sandbox's default user, */
     uint32_t group;   /* and its group, as the sandbox counts. */

@@ -120,7 +120,8 @@ static int init(struct direct *d, const struct provider_root *root,
 {
     int rc;
 
-    d->host_base = root->base;
+    d->host_uid = root->base;
+    d->host_gid = root->gid_base;
     d->ids.count = root->count;
     d->ids.user = root->user;
     d->ids.group = root->group;

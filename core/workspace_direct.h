@@ -52,7 +52,8 @@ struct direct {
     uint64_t number;
     struct ws_ids ids;
     bool raw_links;
-    uid_t host_base;
+    uid_t host_uid; /* Of the sandbox's id 0. */
+    gid_t host_gid;
     char *path; /* Of the workspace in the sandbox, or NULL. */
     struct direct_node root;
 

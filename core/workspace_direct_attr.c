@@ -10,11 +10,11 @@
 #include <sys/xattr.h>
 
 /* The sandbox's id for one of the host, or one that it does not have. */
-static uint32_t inside(const struct direct *d, uint32_t host)
+static uint32_t inside(const struct direct *d, uint32_t host, uint32_t base)
 {
-    uint32_t id = host - d->host_base;
+    uint32_t id = host - base;
 
-    return host >= d->host_base && id < d->ids.count ? id : UINT32_MAX;
+    return host >= base && id < d->ids.count ? id : UINT32_MAX;
 }
 
 uint64_t direct_ino(const struct direct *d, const struct stat *attr)
@@ -30,8 +30,8 @@ uint64_t direct_ino(const struct direct *d, const struct stat *attr)
 void direct_show(const struct direct *d, struct stat *attr)
 {
     attr->st_ino = direct_ino(d, attr);
-    attr->st_uid = ws_uid_shown(&d->ids, inside(d, attr->st_uid));
-    attr->st_gid = ws_gid_shown(&d->ids, inside(d, attr->st_gid));
+    attr->st_uid = ws_uid_shown(&d->ids, inside(d, attr->st_uid, d->host_uid));
+    attr->st_gid = ws_gid_shown(&d->ids, inside(d, attr->st_gid, d->host_gid));
 }
 
 int direct_getattr(struct ws_node *base, struct ws_file *file,
@@ -137,11 +137,11 @@ static int set_owner(struct direct *d, int fd, unsigned mask,
     direct_show(d, &now);
     if ((mask & PROVIDER_ATTR_UID) && want->st_uid != now.st_uid) {
         rc = ws_uid_inside(&d->ids, want->st_uid, &uid, err);
-        uid += d->host_base;
+        uid += d->host_uid;
     }
     if (rc == 0 && (mask & PROVIDER_ATTR_GID) && want->st_gid != now.st_gid) {
         rc = ws_gid_inside(&d->ids, want->st_gid, &gid, err);
-        gid += d->host_base;
+        gid += d->host_gid;
     }
     if (rc < 0) {
         return rc;

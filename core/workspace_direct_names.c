@@ -82,8 +82,8 @@ static int find_owner(struct maker *maker, const struct ws_ctx *ctx,
             rc = ws_gid_inside(ids, ctx->gid, &gid, err);
         }
     }
-    maker->uid = maker->d->host_base + uid;
-    maker->gid = maker->d->host_base + gid;
+    maker->uid = maker->d->host_uid + uid;
+    maker->gid = maker->d->host_gid + gid;
     return rc;
 }
 

@@ -10,7 +10,9 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
+#include <sys/syscall.h>
 #include <time.h>
 
 enum {
@@ -22,42 +24,63 @@ enum {
 /* Distinguishes boxes of one session. */
 static atomic_uint_fast64_t next_run;
 
+/* Ends a wait that has lasted too long, else sleeps a little. */
+static int take_breath(long *us, const char *verb, const struct limits *limits,
+                       struct err *err)
+{
+    struct timespec ts = {.tv_sec = 0, .tv_nsec = *us * 1000};
+
+    if (cancel_fired(limits->cancel)) {
+        return err_set(err, ECANCELED, "cancelled");
+    }
+    if (clock_ms() >= limits->deadline_ms) {
+        return err_set(err, ETIMEDOUT, "the sandbox's processes do not %s",
+                       verb);
+    }
+    (void)nanosleep(&ts, NULL);
+    *us = *us * 2 > POLL_MOST_US ? POLL_MOST_US : *us * 2;
+    return 0;
+}
+
 /* Waits until the cgroup's event has a value: until its processes `verb`. */
 static int await_event(const struct box *box, const char *key, bool value,
                        const char *verb, const struct limits *limits,
                        struct err *err)
 {
     long us = POLL_FIRST_US;
+    int rc = 0;
 
-    while (cgroup_is(box->cgroup, key) != value) {
-        struct timespec ts = {.tv_sec = 0, .tv_nsec = us * 1000};
-
-        if (cancel_fired(limits->cancel)) {
-            return err_set(err, ECANCELED, "cancelled");
-        }
-        if (clock_ms() >= limits->deadline_ms) {
-            return err_set(err, ETIMEDOUT, "the sandbox's processes do not %s",
-                           verb);
-        }
-        (void)nanosleep(&ts, NULL);
-        us = us * 2 > POLL_MOST_US ? POLL_MOST_US : us * 2;
+    while (rc == 0 && cgroup_is(box->cgroup, key) != value) {
+        rc = take_breath(&us, verb, limits, err);
     }
-    return 0;
+    return rc;
+}
+
+/* What init says next. */
+static int await_init(const struct box *box, const struct limits *limits,
+                      struct wire *out, struct err *err)
+{
+    int fds[WIRE_FD_MAX];
+    int rc = limits_wait(limits, box->sock, POLLIN, err);
+
+    if (rc == 0) {
+        rc = wire_recv(box->sock, out, fds, err);
+    }
+    if (rc == -EPIPE) {
+        return err_set(err, EIO, "the sandbox's first process died");
+    }
+    if (rc == 0) {
+        wire_close(fds);
+    }
+    return rc;
 }
 
 static int await_ready(const struct box *box, const struct limits *limits,
                        struct err *err)
 {
     struct wire wire;
-    int fds[WIRE_FD_MAX];
-    int rc = limits_wait(limits, box->sock, POLLIN, err);
+    int rc = await_init(box, limits, &wire, err);
 
-    if (rc == 0) {
-        rc = wire_recv(box->sock, &wire, fds, err);
-    }
-    if (rc == -EPIPE) {
-        return err_set(err, EIO, "the sandbox's first process died");
-    }
     if (rc == 0 && wire.type != WIRE_READY) {
         rc = err_set(err, wire.code > 0 ? wire.code : EPROTO, "%s", wire.words);
     }
@@ -76,12 +99,12 @@ static void abandon(struct box *box)
     box_unref(box);
 }
 
-int box_start(struct link *link, uint64_t number, uint32_t id_base,
+int box_start(struct link *link, uint64_t number, const struct link_ids *ids,
               int workspace, const struct limits *limits, struct box **out,
               struct err *err)
 {
     struct box *box = calloc(1, sizeof(*box));
-    struct link_plan plan = {.workspace = workspace, .id_base = id_base};
+    struct link_plan plan = {.workspace = workspace, .ids = *ids};
     struct link_made made;
     int rc;
 
@@ -99,7 +122,7 @@ int box_start(struct link *link, uint64_t number, uint32_t id_base,
     list_init(&box->link);
     list_init(&box->leftovers);
     box->number = number;
-    box->id_base = id_base;
+    box->ids = *ids;
     box->sock = made.sock;
     box->pidfd = made.pidfd;
     box->cgroup = made.cgroup;
@@ -130,7 +153,7 @@ void box_unref(struct box *box)
         }
         (void)close(box->sock);
         (void)close(box->pidfd);
-        (void)close(box->cgroup);
+        cleanup_fd(&box->cgroup);
         free(box);
     }
 }
@@ -144,8 +167,8 @@ bool box_alive(const struct box *box)
     return poll(fds, 2, 0) == 0;
 }
 
-int box_freeze(struct box *box, bool freeze, const struct limits *limits,
-               struct err *err)
+static int freeze_group(const struct box *box, bool freeze,
+                        const struct limits *limits, struct err *err)
 {
     int rc = cgroup_freeze(box->cgroup, freeze, err);
 
@@ -153,24 +176,68 @@ int box_freeze(struct box *box, bool freeze, const struct limits *limits,
         rc = await_event(box, "frozen", freeze, freeze ? "freeze" : "thaw",
                          limits, err);
     }
-    if (rc == 0) {
-        atomic_store(&box->frozen, freeze);
-    } else if (freeze) {
-        struct err ignored = ERR_INIT;
+    return rc;
+}
 
-        (void)cgroup_freeze(box->cgroup, false, &ignored);
+/* Init stops them, and tells how many have not stopped yet. */
+static int freeze_by_init(const struct box *box, bool freeze,
+                          const struct limits *limits, struct err *err)
+{
+    struct wire wire = {.type = WIRE_FREEZE, .code = freeze};
+    struct wire answer = {.code = 1};
+    long us = POLL_FIRST_US;
+    int rc = 0;
+
+    while (rc == 0 && answer.code != 0) {
+        rc = box_send(box, &wire, NULL, 0, err);
+        if (rc == 0) {
+            rc = await_init(box, limits, &answer, err);
+        }
+        if (rc == 0 && answer.code != 0) {
+            rc = take_breath(&us, "stop", limits, err);
+        }
     }
     return rc;
 }
 
-int box_end(struct box *box, const struct limits *limits, struct err *err)
+int box_freeze(struct box *box, bool freeze, const struct limits *limits,
+               struct err *err)
+{
+    int rc = box->cgroup >= 0 ? freeze_group(box, freeze, limits, err)
+                              : freeze_by_init(box, freeze, limits, err);
+
+    if (rc == 0) {
+        atomic_store(&box->frozen, freeze);
+    } else if (freeze) {
+        struct wire thaw = {.type = WIRE_FREEZE, .code = 0};
+        struct err ignored = ERR_INIT;
+
+        (void)(box->cgroup >= 0 ? cgroup_freeze(box->cgroup, false, &ignored)
+                                : box_send(box, &thaw, NULL, 0, &ignored));
+    }
+    return rc;
+}
+
+/* Process 1 takes all others with it, and is the last to go. */
+static int end_init(const struct box *box, const struct limits *limits,
+                    struct err *err)
+{
+    if (syscall(SYS_pidfd_send_signal, box->pidfd, SIGKILL, NULL, 0U) < 0 &&
+        errno != ESRCH) {
+        return err_errno(err, "cannot kill the sandbox's first process");
+    }
+    return limits_wait(limits, box->pidfd, POLLIN, err);
+}
+
+static int end_group(const struct box *box, const struct limits *limits,
+                     struct err *err)
 {
     AUTO_FD int parent = -1;
     struct err gone = ERR_INIT;
-    int rc = cgroup_kill(box->cgroup, &gone);
 
-    if (rc == 0) {
-        rc = await_event(box, "populated", false, "end", limits, err);
+    if (cgroup_kill(box->cgroup, &gone) == 0) {
+        int rc = await_event(box, "populated", false, "end", limits, err);
+
         if (rc < 0) {
             return rc;
         }
@@ -181,6 +248,12 @@ int box_end(struct box *box, const struct limits *limits, struct err *err)
         (void)cgroup_remove(parent, box->name);
     }
     return 0;
+}
+
+int box_end(struct box *box, const struct limits *limits, struct err *err)
+{
+    return box->cgroup >= 0 ? end_group(box, limits, err)
+                            : end_init(box, limits, err);
 }
 
 struct box_leftover *box_name_command(struct box *box)
@@ -197,6 +270,10 @@ struct box_leftover *box_name_command(struct box *box)
 
 void box_sweep(struct box *box, struct box_leftover *more)
 {
+    if (box->cgroup < 0) {
+        free(more);
+        return;
+    }
     if (more) {
         list_add(&box->leftovers, &more->link);
     }

@@ -8,11 +8,9 @@
 
 #include "core/cancel.h"
 #include "core/list.h"
-#include "providers/local/wire.h"
+#include "providers/local/link.h"
 
 #include <stdatomic.h>
-
-struct link;
 
 /* The cgroup of a command; it can be removed when no process is left in it. */
 struct box_leftover {
@@ -23,10 +21,10 @@ struct box_leftover {
 struct box {
     struct list link; /* The registry's own. */
     uint64_t number;  /* Of the session. */
-    uint32_t id_base;
+    struct link_ids ids;
     int sock; /* To init, not blocking. */
     int pidfd;
-    int cgroup;
+    int cgroup;                  /* -1: none; init does what a group would. */
     char name[48];               /* Of the cgroup. */
     atomic_bool frozen;          /* As it was last asked for. */
     atomic_uint_fast64_t serial; /* Names its commands' cgroups. */
@@ -39,16 +37,17 @@ struct box {
  *
  * @param link      the keeper
  * @param number    of the session
- * @param id_base   host id of its id 0
+ * @param ids       borrowed
  * @param workspace a directory; borrowed
  * @param limits    deadline and token
  * @param out       a reference, on success
  * @param err       filled on failure
  * @return 0 or a negative errno
  */
-MUST_USE int box_start(struct link *link, uint64_t number, uint32_t id_base,
-                       int workspace, const struct limits *limits,
-                       struct box **out, struct err *err);
+MUST_USE int box_start(struct link *link, uint64_t number,
+                       const struct link_ids *ids, int workspace,
+                       const struct limits *limits, struct box **out,
+                       struct err *err);
 
 /** @param box one more reference @return box */
 struct box *box_ref(struct box *box);

@@ -61,13 +61,12 @@ static int make_pipe(int *ours, int *theirs, struct err *err)
 }
 
 /* A program that opens /dev/stdout needs to own the pipe behind it. */
-static int make_output(int *ours, int *theirs, uint32_t id_base,
+static int make_output(int *ours, int *theirs, const struct box *box,
                        struct err *err)
 {
     int rc = make_pipe(ours, theirs, err);
 
-    if (rc == 0 &&
-        fchown(*theirs, id_base + WIRE_USER, id_base + WIRE_GROUP) < 0) {
+    if (rc == 0 && fchown(*theirs, box->ids.user, box->ids.group) < 0) {
         rc = err_errno(err, "cannot give away a pipe");
     }
     return rc;
@@ -86,11 +85,11 @@ static int prepare(struct preparation *out, const struct box *box,
     }
     if (rc == 0) {
         rc = make_output(&out->streams[COMMAND_STDOUT],
-                         &out->fds[WIRE_EXEC_STDOUT], box->id_base, err);
+                         &out->fds[WIRE_EXEC_STDOUT], box, err);
     }
     if (rc == 0) {
         rc = make_output(&out->streams[COMMAND_STDERR],
-                         &out->fds[WIRE_EXEC_STDERR], box->id_base, err);
+                         &out->fds[WIRE_EXEC_STDERR], box, err);
     }
     return rc;
 }
@@ -101,14 +100,12 @@ static int hand_over(const struct box *box, uint64_t n,
                      const struct limits *limits, int64_t *pid, struct err *err)
 {
     struct wire wire = {.type = WIRE_EXEC, .n = n};
-    size_t count =
-        preparation->fds[WIRE_EXEC_STDIN] < 0 ? WIRE_EXEC_STDIN : WIRE_FD_MAX;
-    int rc = box_send(box, &wire, preparation->fds, count, err);
+    int rc = box_send(box, &wire, preparation->fds, WIRE_FD_MAX, err);
 
     while (rc == -EAGAIN) {
         rc = limits_wait(limits, box->sock, POLLOUT, err);
         if (rc == 0) {
-            rc = box_send(box, &wire, preparation->fds, count, err);
+            rc = box_send(box, &wire, preparation->fds, WIRE_FD_MAX, err);
         }
     }
     /* So that the end of init shows as the end of the pipe. */
@@ -132,31 +129,50 @@ static int hand_over(const struct box *box, uint64_t n,
     return 0;
 }
 
-static int start_prepared(struct running *running,
-                          struct preparation *preparation,
-                          const struct limits *limits, struct err *err)
+/* Its processes are born into a group of their own, where there are groups. */
+static int make_cgroup(struct running *running, struct err *err)
 {
     struct box *box = running->box;
-    int rc;
 
+    if (box->cgroup < 0) {
+        return 0;
+    }
     running->cgroup_name = box_name_command(box);
     if (!running->cgroup_name) {
         return err_set(err, ENOMEM, "out of memory");
     }
-    rc = cgroup_make(box->cgroup, running->cgroup_name->name, box->id_base,
-                     &running->cgroup, err);
+    return cgroup_make(box->cgroup, running->cgroup_name->name, box->ids.base,
+                       &running->cgroup, err);
+}
+
+/* If init comes to it yet, it is born dead. */
+static void abandon(const struct running *running)
+{
+    struct err ignored = ERR_INIT;
+
+    if (running->cgroup >= 0) {
+        (void)cgroup_kill(running->cgroup, &ignored);
+        (void)cgroup_remove(running->box->cgroup, running->cgroup_name->name);
+    } else {
+        (void)running_kill(running, &ignored);
+    }
+}
+
+static int start_prepared(struct running *running,
+                          struct preparation *preparation,
+                          const struct limits *limits, struct err *err)
+{
+    int rc = make_cgroup(running, err);
+
     if (rc < 0) {
         return rc;
     }
     preparation->fds[WIRE_EXEC_CGROUP] = running->cgroup;
-    rc = hand_over(box, running->n, preparation, limits, &running->pid, err);
+    rc = hand_over(running->box, running->n, preparation, limits, &running->pid,
+                   err);
     preparation->fds[WIRE_EXEC_CGROUP] = -1;
     if (rc < 0) {
-        struct err ignored = ERR_INIT;
-
-        /* If init comes to it yet, it is born dead. */
-        (void)cgroup_kill(running->cgroup, &ignored);
-        (void)cgroup_remove(box->cgroup, running->cgroup_name->name);
+        abandon(running);
         return rc;
     }
     for (int i = 0; i < RUNNING_STREAMS; i++) {

@@ -20,8 +20,6 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
-#define SCRIPT_DIR "/run/exec"
-
 /* The path of the shell that scripts are given to. */
 static char shell[] = "/bin/sh";
 
@@ -33,8 +31,9 @@ enum {
 struct run {
     struct list link;
     uint64_t n;
-    pid_t pid;
-    int cgroup;
+    pid_t pid;  /* Of the command, or of its reaper. */
+    int cgroup; /* -1: there is none, but a reaper. */
+    unsigned kills;
     int reply;
     char script[PATH_SIZE]; /* "" for a command without one. */
 };
@@ -51,9 +50,8 @@ struct request {
 };
 
 struct init {
-    int sock;
+    const struct init_plan *plan;
     int signals;
-    const struct filter *filter;
     struct list runs;
     struct err *failure; /* Shared with a command's process until it runs. */
 };
@@ -135,16 +133,23 @@ static int read_request(int fd, struct request *out, struct err *err)
     return 0;
 }
 
+/* Its name in the directory of scripts. */
+static const char *script_name(const struct run *run)
+{
+    return run->script + sizeof(WIRE_SCRIPTS);
+}
+
 /* Writes the script where only process 1 can change it. */
-static int write_script(const struct request *request, struct run *run,
-                        struct err *err)
+static int write_script(const struct init *init, const struct request *request,
+                        struct run *run, struct err *err)
 {
     AUTO_FD int fd = -1;
     size_t done = 0;
 
-    (void)snprintf(run->script, sizeof(run->script), SCRIPT_DIR "/%" PRIu64,
+    (void)snprintf(run->script, sizeof(run->script), WIRE_SCRIPTS "/%" PRIu64,
                    run->n);
-    fd = open(run->script, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0444);
+    fd = openat(init->plan->scripts, script_name(run),
+                O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0444);
     if (fd < 0) {
         int rc = err_errno(err, "cannot write the script");
 
@@ -214,7 +219,7 @@ NORETURN static void be_command(const struct init *init,
     reset_signals();
     (void)setsid();
     (void)umask(022);
-    rc = become_user(err);
+    rc = init->plan->one_id ? 0 : become_user(err);
     if (rc == 0) {
         rc = set_stdio(fds, err);
     }
@@ -222,7 +227,7 @@ NORETURN static void be_command(const struct init *init,
         rc = err_errno(err, "cannot work in '%s'", request->cwd);
     }
     if (rc == 0) {
-        rc = filter_install(init->filter);
+        rc = filter_install(init->plan->filter);
         if (rc < 0) {
             (void)err_set(err, -rc, "cannot install the seccomp filter");
         }
@@ -235,14 +240,16 @@ NORETURN static void be_command(const struct init *init,
 }
 
 /* Returns once the new process runs its program, or has failed to. */
-static int spawn(struct init *init, const struct request *request,
-                 const int *fds, struct run *run, struct err *err)
+static int spawn(const struct init *init, const struct request *request,
+                 const int *fds, pid_t *out, struct err *err)
 {
-    struct clone_args args = {.flags = (__u64)CLONE_VFORK | CLONE_INTO_CGROUP,
-                              .exit_signal = SIGCHLD,
-                              .cgroup = (__u64)fds[WIRE_EXEC_CGROUP]};
+    struct clone_args args = {.flags = CLONE_VFORK, .exit_signal = SIGCHLD};
     pid_t pid;
 
+    if (fds[WIRE_EXEC_CGROUP] >= 0) {
+        args.flags |= CLONE_INTO_CGROUP;
+        args.cgroup = (__u64)fds[WIRE_EXEC_CGROUP];
+    }
     err_clear(init->failure);
     pid = (pid_t)syscall(SYS_clone3, &args, sizeof(args));
     if (pid == 0) {
@@ -256,14 +263,74 @@ static int spawn(struct init *init, const struct request *request,
         (void)waitpid(pid, NULL, 0);
         return -err->code;
     }
+    *out = pid;
+    return 0;
+}
+
+static int share_failure(struct init *init, struct err *err)
+{
+    init->failure = mmap(NULL, sizeof(*init->failure), PROT_READ | PROT_WRITE,
+                         MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    return init->failure == MAP_FAILED ? err_errno(err, "mmap") : 0;
+}
+
+/* Else the daemon would not see the end of what they belong to. */
+static void close_others(const struct init *init)
+{
+    (void)close(init->plan->sock);
+    (void)close(init->plan->scripts);
+    (void)close(init->signals);
+    list_each(node, &init->runs)
+    {
+        (void)close(container_of(node, struct run, link)->reply);
+    }
+}
+
+/* A child that runs the command and stays until all its processes are gone. */
+NORETURN static void be_reaper(struct init *init, const struct request *request,
+                               const struct run *run, const int *fds)
+{
+    struct wire started = {.type = WIRE_STARTED, .n = run->n};
+    struct err err = ERR_INIT;
+    pid_t pid = 0;
+    int rc;
+
+    close_others(init);
+    rc = reaper_become(&err);
+    if (rc == 0) {
+        rc = share_failure(init, &err);
+    }
+    if (rc == 0) {
+        rc = spawn(init, request, fds, &pid, &err);
+    }
+    if (rc < 0) {
+        reply_failure(fds[WIRE_EXEC_REPLY], &err);
+        _exit(0);
+    }
+    started.pid = pid;
+    reply(fds[WIRE_EXEC_REPLY], &started);
+    reaper_serve(pid, fds[WIRE_EXEC_REPLY]);
+}
+
+static int spawn_reaper(struct init *init, const struct request *request,
+                        const int *fds, struct run *run, struct err *err)
+{
+    pid_t pid = fork();
+
+    if (pid == 0) {
+        be_reaper(init, request, run, fds);
+    }
+    if (pid < 0) {
+        return err_errno(err, "cannot make a process");
+    }
     run->pid = pid;
     return 0;
 }
 
-static void end_run(struct run *run)
+static void end_run(const struct init *init, struct run *run)
 {
     if (run->script[0]) {
-        (void)unlink(run->script);
+        (void)unlinkat(init->plan->scripts, script_name(run), 0);
     }
     cleanup_fd(&run->cgroup);
     cleanup_fd(&run->reply);
@@ -279,10 +346,12 @@ static int start(struct init *init, uint64_t n, int *fds, struct run *run,
 
     run->n = n;
     if (rc == 0 && request.head->argc == 0) {
-        rc = write_script(&request, run, err);
+        rc = write_script(init, &request, run, err);
     }
     if (rc == 0) {
-        rc = spawn(init, &request, fds, run, err);
+        rc = fds[WIRE_EXEC_CGROUP] < 0
+                 ? spawn_reaper(init, &request, fds, run, err)
+                 : spawn(init, &request, fds, &run->pid, err);
     }
     free_request(&request);
     return rc;
@@ -304,14 +373,16 @@ static void serve_exec(struct init *init, uint64_t n, int *fds)
     list_init(&run->link);
     if (start(init, n, fds, run, &err) < 0) {
         reply_failure(fds[WIRE_EXEC_REPLY], &err);
-        end_run(run);
+        end_run(init, run);
         return;
     }
     run->cgroup = TAKE_FD(fds[WIRE_EXEC_CGROUP]);
     run->reply = TAKE_FD(fds[WIRE_EXEC_REPLY]);
     list_add(&init->runs, &run->link);
     started.pid = run->pid;
-    reply(run->reply, &started);
+    if (run->cgroup >= 0) { /* Else its reaper says so. */
+        reply(run->reply, &started);
+    }
 }
 
 /* Once over all processes of a command; tells how many there were. */
@@ -338,16 +409,53 @@ static int signal_pass(int cgroup, int signal)
     return count;
 }
 
-static void serve_signal(const struct init *init, uint64_t n, int signal)
+static struct run *find_run(const struct init *init, uint64_t n)
 {
     list_each(node, &init->runs)
     {
-        const struct run *run = container_of(node, struct run, link);
+        struct run *run = container_of(node, struct run, link);
 
         if (run->n == n) {
-            (void)signal_pass(run->cgroup, signal);
-            return;
+            return run;
         }
+    }
+    return NULL;
+}
+
+static void serve_signal(const struct init *init, uint64_t n, int signal)
+{
+    const struct run *run = find_run(init, n);
+
+    if (run && run->cgroup >= 0) {
+        (void)signal_pass(run->cgroup, signal);
+    } else if (run) {
+        (void)reaper_signal(run->pid, signal);
+        if (signal == SIGCONT) {
+            (void)kill(run->pid, SIGCONT);
+        }
+    }
+}
+
+/* Asked for again and again until the reaper has ended. */
+static void serve_kill(const struct init *init, uint64_t n)
+{
+    struct run *run = find_run(init, n);
+
+    if (run && run->cgroup < 0) {
+        reaper_kill(run->pid, run->kills++ > 1);
+        (void)kill(run->pid, SIGCONT);
+    }
+}
+
+static void serve_freeze(const struct init *init, bool freeze)
+{
+    struct wire wire = {.type = WIRE_FROZEN};
+    struct err err = ERR_INIT;
+
+    (void)kill(-1, freeze ? SIGSTOP : SIGCONT);
+    wire.code = freeze ? reaper_count_running() : 0;
+    if (wire_send(init->plan->sock, &wire, NULL, 0, &err) < 0) {
+        _exit(0);
     }
 }
 
@@ -357,7 +465,7 @@ static void serve_request(struct init *init)
     struct err err = ERR_INIT;
     int fds[WIRE_FD_MAX];
 
-    if (wire_recv(init->sock, &request, fds, &err) < 0) {
+    if (wire_recv(init->plan->sock, &request, fds, &err) < 0) {
         /* The daemon is gone; all others in here end with process 1. */
         _exit(0);
     }
@@ -365,23 +473,54 @@ static void serve_request(struct init *init)
         serve_exec(init, request.n, fds);
     } else if (request.type == WIRE_SIGNAL) {
         serve_signal(init, request.n, request.code);
+    } else if (request.type == WIRE_KILL) {
+        serve_kill(init, request.n);
+    } else if (request.type == WIRE_FREEZE) {
+        serve_freeze(init, request.code != 0);
     }
     wire_close(fds);
+}
+
+/* A reaper that was killed can neither reap nor tell. */
+static void end_strays(const struct init *init)
+{
+    size_t count = 0;
+    AUTO_FREE pid_t *reapers = NULL;
+
+    list_each(node, &init->runs)
+    {
+        count++;
+    }
+    reapers = calloc(count + 1, sizeof(*reapers));
+    count = 0;
+    list_each(node, &init->runs)
+    {
+        if (reapers) {
+            reapers[count++] = container_of(node, struct run, link)->pid;
+        }
+    }
+    reaper_kill_strays(reapers, count);
 }
 
 static void tell_end(struct init *init, pid_t pid, int status)
 {
     struct wire wire = {.type = WIRE_EXITED, .code = status, .pid = pid};
+    bool strays = false;
 
     list_each_safe(node, &init->runs)
     {
         struct run *run = container_of(node, struct run, link);
 
         if (run->pid == pid) {
+            strays |= run->cgroup < 0 && WIFSIGNALED(status);
             wire.n = run->n;
+            /* Where its reaper has said so, it is not listened to. */
             reply(run->reply, &wire);
-            end_run(run);
+            end_run(init, run);
         }
+    }
+    if (strays) {
+        end_strays(init);
     }
 }
 
@@ -409,20 +548,17 @@ static int set_up(struct init *init, struct err *err)
     (void)sigaddset(&child, SIGCHLD);
     (void)sigprocmask(SIG_BLOCK, &child, NULL);
     init->signals = signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
-    init->failure = mmap(NULL, sizeof(*init->failure), PROT_READ | PROT_WRITE,
-                         MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     /* Where execvpe() looks for a program. */
     if (clearenv() != 0 || setenv("PATH", WIRE_PATH, 1) < 0 ||
-        init->signals < 0 || init->failure == MAP_FAILED ||
-        mkdir(SCRIPT_DIR, 0755) < 0) {
+        init->signals < 0) {
         return err_errno(err, "cannot set up process 1");
     }
-    return 0;
+    return share_failure(init, err);
 }
 
-void init_serve(int sock, const struct filter *filter)
+void init_serve(const struct init_plan *plan)
 {
-    struct init init = {.sock = sock, .filter = filter};
+    struct init init = {.plan = plan};
     struct wire wire = {.type = WIRE_READY};
     struct err err = ERR_INIT;
     struct pollfd fds[2];
@@ -433,11 +569,12 @@ void init_serve(int sock, const struct filter *filter)
         wire.code = err.code;
         (void)snprintf(wire.words, sizeof(wire.words), "%s", err.msg);
     }
-    if (wire_send(sock, &wire, NULL, 0, &err) < 0 || wire.type == WIRE_FAILED) {
+    if (wire_send(plan->sock, &wire, NULL, 0, &err) < 0 ||
+        wire.type == WIRE_FAILED) {
         _exit(1);
     }
     fds[0] = (struct pollfd){.fd = init.signals, .events = POLLIN};
-    fds[1] = (struct pollfd){.fd = sock, .events = POLLIN};
+    fds[1] = (struct pollfd){.fd = plan->sock, .events = POLLIN};
     for (;;) {
         if (poll(fds, 2, -1) < 0) {
             continue;

@@ -29,8 +29,9 @@ enum {
 
 struct keeper {
     int self;      /* The cgroup that the daemon runs in. */
-    int group;     /* Ours below it, locked while we live. */
+    int group;     /* Ours below it, locked while we live; -1: there is none. */
     char name[64]; /* Of ours. */
+    struct wire_host host;
     struct filter filter;
 };
 
@@ -140,15 +141,11 @@ static int need_cgroup_file(int group, const char *name, const char *release,
     return 0;
 }
 
-static int set_up(struct keeper *keeper, struct err *err)
+static int open_group(struct keeper *keeper, struct err *err)
 {
     AUTO_FD int mount = -1;
-    int rc;
+    int rc = cgroup_open_self(&mount, &keeper->self, err);
 
-    if (geteuid() != 0) {
-        return err_set(err, EPERM, "sandboxes can be made by root only");
-    }
-    rc = cgroup_open_self(&mount, &keeper->self, err);
     if (rc < 0) {
         return rc;
     }
@@ -160,7 +157,34 @@ static int set_up(struct keeper *keeper, struct err *err)
     if (rc == 0) {
         rc = need_cgroup_file(keeper->group, "cgroup.kill", "5.14", err);
     }
+    /* A process is not born into it without a right to our own. */
+    if (rc == 0 && faccessat(keeper->self, "cgroup.procs", W_OK, 0) < 0) {
+        rc = err_errno(err, "cgroup.procs");
+    }
+    return rc;
+}
+
+/* Sandboxes can do without a group. */
+static void try_group(struct keeper *keeper)
+{
+    struct err ignored = ERR_INIT;
+
+    if (open_group(keeper, &ignored) < 0 && keeper->group >= 0) {
+        (void)cgroup_remove(keeper->self, keeper->name);
+        cleanup_fd(&keeper->group);
+    }
+}
+
+static int set_up(struct keeper *keeper, struct err *err)
+{
+    int rc = 0;
+
+    keeper->host.one_id = !user_maps_ids();
+    if (keeper->host.one_id) {
+        rc = user_enter(err);
+    }
     if (rc == 0) {
+        try_group(keeper);
         rc = filter_build(&keeper->filter, err);
     }
     return rc == 0 ? sandbox_probe(err) : rc;
@@ -175,19 +199,39 @@ static int send_failure(uint64_t n, const struct err *why)
     return wire_send(WIRE_KEEPER_FD, &wire, NULL, 0, &err);
 }
 
-static int start(const struct keeper *keeper, const struct wire *request,
-                 const int *fds)
+/* Makes fds of the daemon's ones of our own mount namespace. */
+static int take_over(const struct keeper *keeper, int *fds, size_t count,
+                     struct err *err)
 {
-    struct sandbox_plan plan = {.workspace = fds[0],
-                                .cgroup = fds[1],
+    for (size_t i = 0; keeper->host.one_id && i < count; i++) {
+        int fd = user_reopen(fds[i], err);
+
+        if (fd < 0) {
+            return fd;
+        }
+        (void)close(fds[i]);
+        fds[i] = fd;
+    }
+    return 0;
+}
+
+static int start(const struct keeper *keeper, const struct wire *request,
+                 int *fds)
+{
+    struct sandbox_plan plan = {.cgroup = fds[WIRE_START_CGROUP],
+                                .one_id = keeper->host.one_id,
                                 .id_base = request->id_base,
                                 .filter = &keeper->filter};
     struct wire reply = {.type = WIRE_STARTED, .n = request->n};
     struct sandbox_made made;
     struct err err = ERR_INIT;
-    int rc;
+    int rc = take_over(keeper, &fds[WIRE_START_WORKSPACE], 1, &err);
 
-    if (sandbox_start(&plan, &made, &err) < 0) {
+    plan.workspace = fds[WIRE_START_WORKSPACE];
+    if (rc == 0) {
+        rc = sandbox_start(&plan, &made, &err);
+    }
+    if (rc < 0) {
         return send_failure(request->n, &err);
     }
     rc = wire_send(WIRE_KEEPER_FD, &reply, (int[]){made.sock, made.pidfd}, 2,
@@ -197,19 +241,24 @@ static int start(const struct keeper *keeper, const struct wire *request,
     return rc;
 }
 
-static int mount_overlay(const struct wire *request, const int *fds)
+static int mount_overlay(const struct keeper *keeper,
+                         const struct wire *request, int *fds)
 {
-    const struct overlay_plan plan = {.upper = fds[0],
-                                      .work = fds[1],
-                                      .lower = fds[2],
-                                      .map_lower = request->map_lower,
-                                      .id_base = request->id_base};
+    struct overlay_plan plan = {.map_lower =
+                                    request->map_lower && !keeper->host.one_id,
+                                .id_base = request->id_base};
     struct wire reply = {.type = WIRE_MOUNTED, .n = request->n};
     struct err err = ERR_INIT;
     int mount = -1;
-    int rc;
+    int rc = take_over(keeper, fds, WIRE_MOUNT_FDS, &err);
 
-    if (overlay_mount(&plan, &mount, &err) < 0) {
+    plan.upper = fds[WIRE_MOUNT_UPPER];
+    plan.work = fds[WIRE_MOUNT_WORK];
+    plan.lower = fds[WIRE_MOUNT_LOWER];
+    if (rc == 0) {
+        rc = overlay_mount(&plan, &mount, &err);
+    }
+    if (rc < 0) {
         return send_failure(request->n, &err);
     }
     rc = wire_send(WIRE_KEEPER_FD, &reply, &mount, 1, &err);
@@ -229,7 +278,7 @@ static void serve(const struct keeper *keeper)
         if (request.type == WIRE_START) {
             rc = start(keeper, &request, fds);
         } else if (request.type == WIRE_MOUNT) {
-            rc = mount_overlay(&request, fds);
+            rc = mount_overlay(keeper, &request, fds);
         }
         wire_close(fds);
     }
@@ -252,6 +301,7 @@ int main(void)
         (void)open("/dev/null", O_RDWR);
     }
     rc = chdir("/") < 0 ? err_errno(&err, "chdir /") : set_up(&keeper, &err);
+    ready.host = keeper.host;
     if (rc < 0) {
         (void)send_failure(0, &err);
     } else if (wire_send(WIRE_KEEPER_FD, &ready, &keeper.group, 1, &err) == 0) {

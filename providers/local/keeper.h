@@ -14,6 +14,36 @@
 #include <linux/filter.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
+
+/* ---- user.c: a keeper that is not root. ---- */
+
+/**
+ * Whether this process may map a range of ids for sandboxes, as root may. If
+ * not, they have one id, its own.
+ *
+ * @return whether
+ */
+bool user_maps_ids(void);
+
+/**
+ * Moves the keeper into user, mount and group namespaces of its own, in which
+ * it may do what root's may do outside.
+ *
+ * @param err filled on failure: what this machine refuses, in words
+ * @return 0 or a negative errno
+ */
+MUST_USE int user_enter(struct err *err);
+
+/**
+ * Opens what an fd of another mount namespace holds in ours, where its mount
+ * can be copied. A mount of ours that is attached nowhere is taken as it is.
+ *
+ * @param fd  of a directory
+ * @param err filled on failure
+ * @return an O_PATH fd or a negative errno
+ */
+MUST_USE int user_reopen(int fd, struct err *err);
 
 /* ---- filter.c: the system calls that commands have. ---- */
 
@@ -66,11 +96,13 @@ void tree_close(struct tree *tree);
  * Builds the root directory out of them, moves into it and leaves everything
  * else behind. In the sandbox, privileged there, alone in new namespaces.
  *
- * @param tree as opened
- * @param err  filled on failure
+ * @param tree    as opened
+ * @param scripts on success: a directory that only the owner of this fd can
+ *                write to; the sandbox sees it as WIRE_SCRIPTS
+ * @param err     filled on failure
  * @return 0 or a negative errno
  */
-MUST_USE int tree_enter(const struct tree *tree, struct err *err);
+MUST_USE int tree_enter(const struct tree *tree, int *scripts, struct err *err);
 
 /* ---- idmap.c, overlay.c: a workspace of layers. ---- */
 
@@ -112,8 +144,9 @@ MUST_USE int overlay_mount(const struct overlay_plan *plan, int *out,
 /* What a sandbox is made of; borrowed. */
 struct sandbox_plan {
     int workspace;    /* A directory of this machine. */
-    int cgroup;       /* It is born into this group. */
-    uint32_t id_base; /* Host id of its id 0. */
+    int cgroup;       /* It is born into this group; -1: there is none. */
+    bool one_id;      /* It has one id, the keeper's own; */
+    uint32_t id_base; /* else this is the host's id for its id 0. */
     const struct filter *filter;
 };
 
@@ -142,14 +175,71 @@ MUST_USE int sandbox_start(const struct sandbox_plan *plan,
  */
 MUST_USE int sandbox_probe(struct err *err);
 
+/* ---- reaper.c: a command's processes where no cgroup holds them. ---- */
+
+/**
+ * Makes a new child of process 1 a reaper: the process below which all of a
+ * command's stay.
+ *
+ * @param err filled on failure
+ * @return 0 or a negative errno
+ */
+MUST_USE int reaper_become(struct err *err);
+
+/**
+ * Tells how the command ended, and ends when all its processes have ended. In a
+ * reaper; never returns.
+ *
+ * @param pid   its child, which runs the command
+ * @param reply gets WIRE_EXITED
+ */
+NORETURN void reaper_serve(pid_t pid, int reply);
+
+/**
+ * Signals all processes below a reaper once. In process 1, as the others.
+ *
+ * @param reaper whose; it is not signalled itself
+ * @param signal to send
+ * @return how many there were
+ */
+int reaper_signal(pid_t reaper, int signal);
+
+/**
+ * Kills the processes below a reaper.
+ *
+ * @param reaper whose; it ends when they have
+ * @param stop   first stops all of the sandbox for a moment, so that none can
+ *               outrun this; the others are continued, also those that were
+ *               stopped before
+ */
+void reaper_kill(pid_t reaper, bool stop);
+
+/**
+ * Kills the processes whose reaper was killed.
+ *
+ * @param reapers all that live
+ * @param count   how many
+ */
+void reaper_kill_strays(const pid_t *reapers, size_t count);
+
+/** @return how many processes of the sandbox are not stopped */
+int reaper_count_running(void);
+
 /* ---- init.c: a sandbox's process 1 in service. ---- */
+
+/* What init works with. */
+struct init_plan {
+    int sock;                    /* To the daemon. */
+    int scripts;                 /* The directory WIRE_SCRIPTS, to write to. */
+    bool one_id;                 /* Commands have init's own id. */
+    const struct filter *filter; /* For commands. */
+};
 
 /**
  * Runs commands and reaps processes until the socket ends; never returns.
  *
- * @param sock   to the daemon
- * @param filter for commands
+ * @param plan borrowed
  */
-NORETURN void init_serve(int sock, const struct filter *filter);
+NORETURN void init_serve(const struct init_plan *plan);
 
 #endif

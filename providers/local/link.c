@@ -25,6 +25,9 @@ enum {
     TURN_MS = 50,      /* How often a waiter looks at its token. */
     CLOSE_MS = 12000,  /* For the end of all sandboxes. */
     CLOSE_STEP_MS = 2, /* How often we look for it. */
+    /* A range that neither distributions nor systemd hand out. */
+    ID_FIRST = 0x70000000,
+    ID_RANGES = 4096,
 };
 
 struct link {
@@ -33,8 +36,9 @@ struct link {
     bool busy GUARDED; /* by lock: whoever set it owns the rest */
     uint64_t requests;
     pid_t pid;
-    int sock; /* -1: there is no keeper. */
-    int cgroup;
+    int sock;              /* -1: there is no keeper. */
+    int cgroup;            /* -1: it has none. */
+    struct wire_host host; /* Of the first; the others say the same. */
 };
 
 /* ---- The process ---- */
@@ -148,7 +152,7 @@ static int await(int sock, const struct limits *limits, struct wire *out,
 }
 
 static int greet(struct link *link, const struct limits *limits,
-                 struct err *err)
+                 struct wire_host *host, struct err *err)
 {
     struct wire wire;
     int fds[WIRE_FD_MAX];
@@ -162,11 +166,12 @@ static int greet(struct link *link, const struct limits *limits,
                        wire.words);
     }
     link->cgroup = fds[0];
+    *host = wire.host;
     return 0;
 }
 
 static int start_keeper(struct link *link, const struct limits *limits,
-                        struct err *err)
+                        struct wire_host *host, struct err *err)
 {
     AUTO_FD int theirs = -1;
     int pair[2];
@@ -180,7 +185,7 @@ static int start_keeper(struct link *link, const struct limits *limits,
     rc = spawn(theirs, &link->pid, err);
     cleanup_fd(&theirs);
     if (rc == 0) {
-        rc = greet(link, limits, err);
+        rc = greet(link, limits, host, err);
     }
     if (rc < 0) {
         end_keeper(link, 1000);
@@ -200,13 +205,31 @@ int link_open(const struct limits *limits, struct link **out, struct err *err)
     cond_init(&link->turn);
     link->sock = -1;
     link->cgroup = -1;
-    rc = start_keeper(link, limits, err);
+    rc = start_keeper(link, limits, &link->host, err);
     if (rc < 0) {
         link_close(link);
         return rc;
     }
     *out = link;
     return 0;
+}
+
+bool link_one_id(const struct link *link)
+{
+    return link->host.one_id;
+}
+
+/* Two sandboxes may share a range: nothing but ids is behind it. */
+struct link_ids link_ids(const struct link *link, uint64_t number)
+{
+    struct link_ids ids = {.base = 0, .user = geteuid(), .group = getegid()};
+
+    if (!link->host.one_id) {
+        ids.base = ID_FIRST + (uint32_t)(number % ID_RANGES) * WIRE_ID_COUNT;
+        ids.user = ids.base + WIRE_USER;
+        ids.group = ids.base + WIRE_GROUP;
+    }
+    return ids;
 }
 
 void link_close(struct link *link)
@@ -285,15 +308,33 @@ struct request {
     int *mount;
 };
 
+/* Group and sandbox are its user's; as root's they would be nobody's. */
+static int make_cgroup(const struct link *link, const struct link_plan *plan,
+                       int *out, struct err *err)
+{
+    uint32_t owner = link->host.one_id ? plan->ids.user : plan->ids.base;
+    int rc;
+
+    if (link->cgroup < 0) {
+        return 0;
+    }
+    rc = cgroup_make(link->cgroup, plan->name, owner, out, err);
+    if (rc == -ENOENT || rc == -ENODEV) {
+        return err_set(err, EPIPE, "the keeper's cgroup is gone");
+    }
+    return rc;
+}
+
 static int start_in(struct link *link, const struct request *request,
                     int cgroup, const struct limits *limits, struct err *err)
 {
     const struct link_plan *plan = request->plan;
-    struct wire wire = {
-        .type = WIRE_START, .n = ++link->requests, .id_base = plan->id_base};
+    const struct wire wire = {
+        .type = WIRE_START, .n = ++link->requests, .id_base = plan->ids.base};
+    const int given[WIRE_START_FDS] = {
+        [WIRE_START_WORKSPACE] = plan->workspace, [WIRE_START_CGROUP] = cgroup};
     int fds[WIRE_FD_MAX];
-    int rc =
-        wire_send(link->sock, &wire, (int[]){plan->workspace, cgroup}, 2, err);
+    int rc = wire_send(link->sock, &wire, given, WIRE_START_FDS, err);
 
     if (rc == 0) {
         rc = take_answer(link, wire.n, WIRE_STARTED, limits, fds, err);
@@ -309,13 +350,9 @@ static int start_in(struct link *link, const struct request *request,
 static int send_start(struct link *link, const struct request *request,
                       const struct limits *limits, struct err *err)
 {
-    const struct link_plan *plan = request->plan;
     AUTO_FD int cgroup = -1;
-    int rc = cgroup_make(link->cgroup, plan->name, plan->id_base, &cgroup, err);
+    int rc = make_cgroup(link, request->plan, &cgroup, err);
 
-    if (rc == -ENOENT || rc == -ENODEV) {
-        return err_set(err, EPIPE, "the keeper's cgroup is gone");
-    }
     if (rc < 0) {
         return rc;
     }
@@ -324,8 +361,10 @@ static int send_start(struct link *link, const struct request *request,
         struct err ignored = ERR_INIT;
 
         /* A sandbox that is still being born into it dies at once. */
-        (void)cgroup_kill(cgroup, &ignored);
-        (void)cgroup_remove(link->cgroup, plan->name);
+        if (cgroup >= 0) {
+            (void)cgroup_kill(cgroup, &ignored);
+            (void)cgroup_remove(link->cgroup, request->plan->name);
+        }
         return rc;
     }
     request->made->cgroup = TAKE_FD(cgroup);
@@ -341,9 +380,10 @@ static int send_mount(struct link *link, const struct request *request,
                         .id_base = overlay->id_base,
                         .map_lower = overlay->map_lower};
     int fds[WIRE_FD_MAX];
-    int rc = wire_send(link->sock, &wire,
-                       (int[]){overlay->upper, overlay->work, overlay->lower},
-                       3, err);
+    const int given[WIRE_MOUNT_FDS] = {[WIRE_MOUNT_UPPER] = overlay->upper,
+                                       [WIRE_MOUNT_WORK] = overlay->work,
+                                       [WIRE_MOUNT_LOWER] = overlay->lower};
+    int rc = wire_send(link->sock, &wire, given, WIRE_MOUNT_FDS, err);
 
     if (rc == 0) {
         rc = take_answer(link, wire.n, WIRE_MOUNTED, limits, fds, err);
@@ -358,6 +398,7 @@ static int send_mount(struct link *link, const struct request *request,
 static int ask(struct link *link, const struct request *request,
                const struct limits *limits, struct err *err)
 {
+    struct wire_host same;
     int rc = take_turn(link, limits, err);
 
     if (rc < 0) {
@@ -366,7 +407,7 @@ static int ask(struct link *link, const struct request *request,
     rc = link->sock < 0 ? -EPIPE : request->send(link, request, limits, err);
     if (rc == -EPIPE) {
         end_keeper(link, 0);
-        rc = start_keeper(link, limits, err);
+        rc = start_keeper(link, limits, &same, err);
         if (rc == 0) {
             rc = request->send(link, request, limits, err);
         }

@@ -7,21 +7,31 @@
 #define SESSIONFS_LOCAL_LINK_H
 
 #include "core/cancel.h"
+#include "providers/local/wire.h"
+
+#include <stdbool.h>
 
 struct link;
+
+/* A sandbox's ids, as the host counts. */
+struct link_ids {
+    uint32_t base; /* Its id 0, where it has more than one. */
+    uint32_t user;
+    uint32_t group;
+};
 
 /* What a sandbox is made of; borrowed. */
 struct link_plan {
     const char *name; /* Of its cgroup; never used before. */
     int workspace;
-    uint32_t id_base;
+    struct link_ids ids;
 };
 
 /* A new sandbox's fds: the caller's. */
 struct link_made {
     int sock;   /* To init, not blocking; it says WIRE_READY or _FAILED. */
     int pidfd;  /* Of init. */
-    int cgroup; /* All its processes are in there and below. */
+    int cgroup; /* All its processes are in there and below; -1: nowhere. */
 };
 
 /**
@@ -34,6 +44,19 @@ struct link_made {
  */
 MUST_USE int link_open(const struct limits *limits, struct link **out,
                        struct err *err);
+
+/**
+ * @param link the keeper
+ * @return whether sandboxes have but one id, which is our own: we are not root
+ */
+bool link_one_id(const struct link *link);
+
+/**
+ * @param link   the keeper
+ * @param number of a session
+ * @return the ids of its sandbox
+ */
+struct link_ids link_ids(const struct link *link, uint64_t number);
 
 /**
  * Ends the keeper with all its sandboxes, and waits for that.

@@ -17,6 +17,7 @@
 enum {
     OPEN_MS = 10000, /* For the keeper to be ready. */
     ROOT_MS = 5000,  /* For a workspace that is not mounted yet. */
+    END_MS = 10000,  /* For all sandboxes to end. */
 };
 
 static provider_open_fn local_open;
@@ -138,11 +139,32 @@ static int local_open(const struct provider_env *env, struct provider **out,
     return 0;
 }
 
+/* Where there are no cgroups the keeper does not know its sandboxes. */
+static void end_boxes(struct local *local) REQUIRES(local->lock)
+{
+    struct cancel never = CANCEL_NEVER;
+    struct limits limits = {.deadline_ms = clock_deadline(END_MS),
+                            .cancel = &never};
+    struct err ignored = ERR_INIT;
+
+    list_each(node, &local->boxes)
+    {
+        struct box *box = container_of(node, struct box, link);
+
+        if (box->cgroup < 0) {
+            (void)box_end(box, &limits, &ignored);
+        }
+    }
+}
+
 static void local_close(struct provider *provider)
 {
     struct local *local = local_of(provider);
     struct list *node;
 
+    mutex_lock(&local->lock);
+    end_boxes(local);
+    mutex_unlock(&local->lock);
     /* The keeper ends all sandboxes, and that ends all commands. */
     link_close(local->link);
     command_close_all(local);
@@ -205,6 +227,7 @@ static int run(struct local *local, const struct sandbox *sandbox,
                int workspace, const struct limits *limits, struct err *err)
 {
     struct box *box = find_box(local, sandbox->number);
+    const struct link_ids ids = link_ids(local->link, sandbox->number);
     int rc = 0;
 
     if (box && box_alive(box)) {
@@ -217,9 +240,8 @@ static int run(struct local *local, const struct sandbox *sandbox,
         box_unref(box);
     }
     if (rc == 0) {
-        rc = box_start(local->link, sandbox->number,
-                       volume_id_base(sandbox->number), workspace, limits, &box,
-                       err);
+        rc = box_start(local->link, sandbox->number, &ids, workspace, limits,
+                       &box, err);
     }
     if (rc == 0) {
         add_box(local, box);
@@ -337,19 +359,29 @@ static int local_signal(struct provider *provider,
 static int local_root(struct provider *provider, const struct sandbox *sandbox,
                       struct provider_root *out, struct err *err)
 {
+    const struct local *local = local_of(provider);
+    const struct link_ids ids = link_ids(local->link, sandbox->number);
     struct cancel never = CANCEL_NEVER;
     struct limits limits = {.deadline_ms = clock_deadline(ROOT_MS),
                             .cancel = &never};
-    int fd = volume_open(local_of(provider)->volumes, sandbox, &limits, err);
+    int fd = volume_open(local->volumes, sandbox, &limits, err);
 
     if (fd < 0) {
         return fd;
     }
     *out = (struct provider_root){.fd = fd,
-                                  .base = volume_id_base(sandbox->number),
+                                  .base = ids.base,
+                                  .gid_base = ids.base,
                                   .count = WIRE_ID_COUNT,
                                   .user = WIRE_USER,
                                   .group = WIRE_GROUP,
                                   .path = WIRE_WORKSPACE};
+    if (link_one_id(local->link)) {
+        out->base = ids.user;
+        out->gid_base = ids.group;
+        out->count = 1;
+        out->user = 0;
+        out->group = 0;
+    }
     return 0;
 }

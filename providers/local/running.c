@@ -144,41 +144,56 @@ static void finish(struct running *running)
     close_if_done(running);
 }
 
+/* Whether a process of it lives, or may. */
+static bool has_processes(const struct running *running)
+{
+    return running->cgroup >= 0 ? cgroup_is(running->cgroup, "populated")
+                                : running->reply >= 0;
+}
+
 /*
  * Finishes when nothing must be waited for any more. A command that we end is
  * over when its whole tree is dead, and when init has said so.
  */
 static void settle(struct running *running)
 {
-    bool ended = running->reply < 0;
-    bool empty;
+    bool look = running->phase == RUNNING_KILL || running->told;
+    struct err err = ERR_INIT;
 
     if (running->phase == RUNNING_FREELY) {
-        if (ended) {
+        if (running->told) {
             finish(running);
         }
         return;
     }
-    empty = !cgroup_is(running->cgroup, "populated");
-    if ((ended && empty) ||
+    if ((running->told && !has_processes(running)) ||
         (running->phase == RUNNING_KILL && clock_ms() >= running->give_up_ms)) {
         finish(running);
-    } else {
-        /* The tree may outlive the shell by a moment; nothing tells its end. */
-        bool look = running->phase == RUNNING_KILL || ended;
-
-        loop_timer_set(running->timer,
-                       look ? clock_deadline(CHECK_MS) : running->give_up_ms);
+        return;
     }
+    if (running->phase == RUNNING_KILL && running->cgroup < 0) {
+        (void)running_kill(running, &err); /* Once is not enough. */
+    }
+    /* The tree may outlive the shell by a moment; nothing tells its end. */
+    loop_timer_set(running->timer,
+                   look ? clock_deadline(CHECK_MS) : running->give_up_ms);
 }
 
 static void kill_tree(struct running *running)
 {
     struct err err = ERR_INIT;
 
-    (void)cgroup_kill(running->cgroup, &err);
+    (void)running_kill(running, &err);
     running->phase = RUNNING_KILL;
     running->give_up_ms = clock_deadline(DEAD_MS);
+}
+
+int running_kill(const struct running *running, struct err *err)
+{
+    struct wire wire = {.type = WIRE_KILL, .n = running->n};
+
+    return running->cgroup >= 0 ? cgroup_kill(running->cgroup, err)
+                                : box_send(running->box, &wire, NULL, 0, err);
 }
 
 int running_signal(const struct running *running, int signal, struct err *err)
@@ -244,10 +259,15 @@ static void on_reply(void *arg, uint32_t events)
     bool told = n == (ssize_t)sizeof(wire) && wire.type == WIRE_EXITED;
 
     (void)events;
-    note_end(running, told, told ? wire.code : 0);
-    loop_source_free(running->reply_source);
-    running->reply_source = NULL;
-    cleanup_fd(&running->reply);
+    if (!running->told) {
+        note_end(running, told, told ? wire.code : 0);
+        running->told = true;
+    }
+    if (n <= 0 || running->cgroup >= 0) {
+        loop_source_free(running->reply_source);
+        running->reply_source = NULL;
+        cleanup_fd(&running->reply);
+    }
     settle(running);
 }
 

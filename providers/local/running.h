@@ -31,12 +31,13 @@ struct running {
     struct box *box;
     uint64_t n;
     int64_t pid;
-    int cgroup;
+    int cgroup; /* -1: none; `reply` is open while a process of it lives. */
     struct box_leftover *cgroup_name;
     const struct command_sink *sink;
     void *arg;
     struct running_stream streams[RUNNING_STREAMS];
-    int reply; /* -1: the reply, or its end, has come. */
+    int reply; /* -1: nothing more of it is waited for. */
+    bool told; /* How it ended, or that it is not known. */
     struct loop_source *reply_source;
     int cancel; /* Of the command's token. */
     struct loop_source *cancel_source;
@@ -70,6 +71,10 @@ void running_follow(struct running *running);
  *  when the sandbox is dead, -EAGAIN */
 MUST_USE int running_signal(const struct running *running, int signal,
                             struct err *err);
+
+/** Kills its processes, or begins to. @param running as running_signal()
+ *  @param err filled on failure @return 0 or a negative errno */
+int running_kill(const struct running *running, struct err *err);
 
 /** Closes its output and ends it as it is. @param running in the loop's
  *  thread; freed */

@@ -24,12 +24,15 @@
     ((uint64_t)CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET |     \
      CLONE_NEWIPC | CLONE_NEWUTS)
 
-/* Init's end of its socket. */
+/* What init has open besides its streams. */
 enum {
-    INIT_SOCK = 3
+    INIT_SOCK = 3,
+    INIT_SCRIPTS,
+    INIT_FDS
 };
 
-/* What init keeps: to become the commands' user, and to signal them. */
+/* What init keeps: to become the commands' user, and to signal them. Where it
+ * has their id it needs nothing. */
 #define INIT_CAPS ((1U << CAP_SETUID) | (1U << CAP_SETGID) | (1U << CAP_KILL))
 
 struct limit {
@@ -100,12 +103,13 @@ static int raise_loopback(struct err *err)
 }
 
 /* Nothing that this process or a child does can gain a privilege again. */
-static int drop_privileges(struct err *err)
+static int drop_privileges(bool one_id, struct err *err)
 {
+    const __u32 kept = one_id ? 0 : INIT_CAPS;
     struct __user_cap_header_struct head = {
         .version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
     struct __user_cap_data_struct data[2] = {
-        {.effective = INIT_CAPS, .permitted = INIT_CAPS, .inheritable = 0},
+        {.effective = kept, .permitted = kept, .inheritable = 0},
         {.effective = 0, .permitted = 0, .inheritable = 0},
     };
 
@@ -129,11 +133,12 @@ static int drop_privileges(struct err *err)
     return 0;
 }
 
-/* From here on its uid is one that means nothing outside. */
-static int become_root_inside(struct err *err)
+/* From here on its uid is one that means nothing outside; or the one that there
+ * is. */
+static int take_ids(bool one_id, struct err *err)
 {
-    if (setgroups(0, NULL) < 0 || setresgid(0, 0, 0) < 0 ||
-        setresuid(0, 0, 0) < 0) {
+    if (!one_id && (setgroups(0, NULL) < 0 || setresgid(0, 0, 0) < 0 ||
+                    setresuid(0, 0, 0) < 0)) {
         return err_errno(err, "cannot take the sandbox's ids");
     }
     /* A change of ids forgets it, so it comes here. */
@@ -144,14 +149,15 @@ static int become_root_inside(struct err *err)
 }
 
 /*
- * Leaves only `sock` open, as fd INIT_SOCK, so that no other can leak. The
+ * Leaves only the two open, under their numbers, so that no other can leak. The
  * standard streams stay taken: else others would come to lie there.
  */
-static int keep_only(int sock, struct err *err)
+static int keep_only(int sock, int scripts, struct err *err)
 {
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    int high = fcntl(scripts, F_DUPFD_CLOEXEC, INIT_FDS);
 
-    if (null < 0) {
+    if (null < 0 || high < 0) {
         return err_errno(err, "/dev/null");
     }
     for (int fd = 0; fd < INIT_SOCK; fd++) {
@@ -160,18 +166,21 @@ static int keep_only(int sock, struct err *err)
         }
     }
     if (dup3(sock, INIT_SOCK, O_CLOEXEC) < 0 ||
-        syscall(SYS_close_range, INIT_SOCK + 1U, ~0U, 0U) < 0) {
+        dup3(high, INIT_SCRIPTS, O_CLOEXEC) < 0 ||
+        syscall(SYS_close_range, (unsigned)INIT_FDS, ~0U, 0U) < 0) {
         return err_errno(err, "cannot close the keeper's files");
     }
     return 0;
 }
 
-static int set_up(const struct tree *tree, int sock, struct err *err)
+static int set_up(const struct sandbox_plan *plan, const struct tree *tree,
+                  int sock, struct err *err)
 {
-    int rc = become_root_inside(err);
+    int scripts = -1;
+    int rc = take_ids(plan->one_id, err);
 
     if (rc == 0) {
-        rc = tree_enter(tree, err);
+        rc = tree_enter(tree, &scripts, err);
     }
     if (rc == 0) {
         rc = raise_loopback(err);
@@ -186,9 +195,9 @@ static int set_up(const struct tree *tree, int sock, struct err *err)
         rc = set_limits(err);
     }
     if (rc == 0) {
-        rc = drop_privileges(err);
+        rc = drop_privileges(plan->one_id, err);
     }
-    return rc == 0 ? keep_only(sock, err) : rc;
+    return rc == 0 ? keep_only(sock, scripts, err) : rc;
 }
 
 /*
@@ -198,6 +207,10 @@ static int set_up(const struct tree *tree, int sock, struct err *err)
 NORETURN static void be_init(const struct sandbox_plan *plan, int go, int sock,
                              const struct tree *tree)
 {
+    const struct init_plan serve = {.sock = INIT_SOCK,
+                                    .scripts = INIT_SCRIPTS,
+                                    .one_id = plan->one_id,
+                                    .filter = plan->filter};
     struct wire wire = {.type = WIRE_FAILED};
     struct err err = ERR_INIT;
     char byte;
@@ -206,12 +219,12 @@ NORETURN static void be_init(const struct sandbox_plan *plan, int go, int sock,
         _exit(1);
     }
     (void)prctl(PR_SET_NAME, "init");
-    if (set_up(tree, sock, &err) < 0) {
+    if (set_up(plan, tree, sock, &err) < 0) {
         wire.code = err.code;
         (void)snprintf(wire.words, sizeof(wire.words), "%s", err.msg);
         _exit(wire_send(sock, &wire, NULL, 0, &err) == 0 ? 1 : 2);
     }
-    init_serve(INIT_SOCK, plan->filter);
+    init_serve(&serve);
 }
 
 static int write_proc(pid_t pid, const char *name, const char *text,
@@ -229,16 +242,31 @@ static int write_proc(pid_t pid, const char *name, const char *text,
     return 0;
 }
 
-static int map_ids(pid_t pid, uint32_t base, int go, struct err *err)
+/* A range of ids that mean nothing outside, or our own one. */
+static int write_maps(pid_t pid, const struct sandbox_plan *plan,
+                      struct err *err)
 {
+    unsigned uid = plan->one_id ? geteuid() : plan->id_base;
+    unsigned gid = plan->one_id ? getegid() : plan->id_base;
     char map[64];
     int rc;
 
-    (void)snprintf(map, sizeof(map), "0 %u %d", base, WIRE_ID_COUNT);
+    (void)snprintf(map, sizeof(map), "%d %u %d", plan->one_id ? WIRE_USER : 0,
+                   uid, plan->one_id ? 1 : WIRE_ID_COUNT);
     rc = write_proc(pid, "uid_map", map, err);
-    if (rc == 0) {
-        rc = write_proc(pid, "gid_map", map, err);
+    if (rc < 0) {
+        return rc;
     }
+    (void)snprintf(map, sizeof(map), "%d %u %d", plan->one_id ? WIRE_GROUP : 0,
+                   gid, plan->one_id ? 1 : WIRE_ID_COUNT);
+    return write_proc(pid, "gid_map", map, err);
+}
+
+static int let_go(pid_t pid, const struct sandbox_plan *plan, int go,
+                  struct err *err)
+{
+    int rc = write_maps(pid, plan, err);
+
     if (rc == 0) {
         /* Where memory ends, sandboxes end before the daemon does. */
         rc = write_proc(pid, "oom_score_adj", "1000", err);
@@ -283,7 +311,7 @@ static int start_in_tree(const struct sandbox_plan *plan,
     if (pid < 0) {
         return err_errno(err, "cannot make the sandbox's namespaces");
     }
-    rc = map_ids(pid, plan->id_base, go_write, err);
+    rc = let_go(pid, plan, go_write, err);
     if (rc == 0) {
         out->sock = TAKE_FD(ours);
         out->pidfd = TAKE_FD(pidfd);

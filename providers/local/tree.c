@@ -99,16 +99,15 @@ static const struct own_mount {
     {"tmpfs", "dev", MS_NOSUID | MS_NOEXEC, "mode=755,size=64k"},
     {"tmpfs", "dev/shm", MS_NOSUID | MS_NODEV, "mode=1777,size=1g"},
     {"devpts", "dev/pts", MS_NOSUID | MS_NOEXEC,
-     "newinstance,ptmxmode=0666,mode=0620,gid=5"},
+     "newinstance,ptmxmode=0666,mode=0600"},
     {"tmpfs", "tmp", MS_NOSUID | MS_NODEV, "mode=1777,size=4g"},
     {"tmpfs", "var/tmp", MS_NOSUID | MS_NODEV, "mode=1777,size=4g"},
-    {"tmpfs", "run", MS_NOSUID | MS_NODEV, "mode=755,size=64m"},
     {"proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL},
 };
 
 static const char *const own_dirs[] = {
-    "usr", "etc", "etc/ssl", "dev",  "proc",      "tmp",
-    "var", "run", "var/tmp", "home", "workspace",
+    "usr", "etc", "etc/ssl",  "dev",     "proc", "tmp",
+    "var", "run", "run/exec", "var/tmp", "home", "workspace",
 };
 
 static const struct own_text {
@@ -422,8 +421,34 @@ static int guard_proc(struct err *err)
     return rc;
 }
 
-int tree_enter(const struct tree *tree, struct err *err)
+/*
+ * The commands of a sandbox may have the id that process 1 has, so it is the
+ * mount, not the mode, that keeps them from each other's scripts.
+ */
+static int mount_scripts(int *out, struct err *err)
 {
+    const char *place = &WIRE_SCRIPTS[1];
+    AUTO_FD int fd = -1;
+    int rc;
+
+    if (mount("tmpfs", place, "tmpfs", MS_NOSUID | MS_NODEV,
+              "mode=755,size=64m") < 0) {
+        return err_errno(err, "cannot mount tmpfs on /%s", place);
+    }
+    fd = open_tree(AT_FDCWD, place, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+    if (fd < 0) {
+        return err_errno(err, "cannot copy the mount of /%s", place);
+    }
+    rc = set_attr(AT_FDCWD, place, 0, SYSTEM_ATTR, err);
+    if (rc == 0) {
+        *out = TAKE_FD(fd);
+    }
+    return rc;
+}
+
+int tree_enter(const struct tree *tree, int *scripts, struct err *err)
+{
+    AUTO_FD int to_scripts = -1;
     int rc;
 
     if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0) {
@@ -436,6 +461,9 @@ int tree_enter(const struct tree *tree, struct err *err)
         return err_errno(err, "cannot mount the root directory");
     }
     rc = fill_root(tree, err);
+    if (rc == 0) {
+        rc = mount_scripts(&to_scripts, err);
+    }
     if (rc < 0) {
         return rc;
     }
@@ -448,5 +476,11 @@ int tree_enter(const struct tree *tree, struct err *err)
     if (rc == 0) {
         rc = set_attr(AT_FDCWD, "/dev", 0, SYSTEM_ATTR, err);
     }
-    return rc == 0 ? set_attr(AT_FDCWD, "/", 0, SYSTEM_ATTR, err) : rc;
+    if (rc == 0) {
+        rc = set_attr(AT_FDCWD, "/", 0, SYSTEM_ATTR, err);
+    }
+    if (rc == 0) {
+        *scripts = TAKE_FD(to_scripts);
+    }
+    return rc;
 }

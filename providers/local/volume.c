@@ -22,10 +22,7 @@
 #define REMOVED_DIR "workspace.removed"
 
 enum {
-    TURN_MS = 50, /* How often a waiter looks at its token. */
-    /* A range that neither distributions nor systemd hand out. */
-    ID_FIRST = 0x70000000,
-    ID_RANGES = 4096,
+    TURN_MS = 50 /* How often a waiter looks at its token. */
 };
 
 /* A mounted overlay, or one that is being mounted. */
@@ -82,12 +79,6 @@ void volumes_free(struct volumes *volumes)
     free(volumes);
 }
 
-/* Two sandboxes may share a range: nothing but ids is behind it. */
-uint32_t volume_id_base(uint64_t number)
-{
-    return ID_FIRST + (uint32_t)(number % ID_RANGES) * WIRE_ID_COUNT;
-}
-
 /* ---- On disk ---- */
 
 static int open_dir(const struct sandbox *sandbox, struct err *err)
@@ -113,14 +104,14 @@ static bool is_there(int dir, const char *name)
 }
 
 /* A directory of the sandbox's user. */
-static int give_dir(int dir, const char *name, uint32_t base, struct err *err)
+static int give_dir(int dir, const char *name, struct link_ids ids,
+                    struct err *err)
 {
     if (mkdirat(dir, name, 0755) < 0) {
         return errno == EEXIST ? 0 : err_errno(err, "cannot make '%s'", name);
     }
     /* Our umask is not the sandbox's. */
-    if (fchownat(dir, name, base + WIRE_USER, base + WIRE_GROUP,
-                 AT_SYMLINK_NOFOLLOW) < 0 ||
+    if (fchownat(dir, name, ids.user, ids.group, AT_SYMLINK_NOFOLLOW) < 0 ||
         fchmodat(dir, name, 0755, 0) < 0) {
         return err_errno(err, "cannot give away '%s'", name);
     }
@@ -163,7 +154,8 @@ static int fresh_work(int dir, const struct limits *limits, struct err *err)
 static int mount_dirs(struct volumes *volumes, uint64_t number, int dir,
                       const struct limits *limits, int *out, struct err *err)
 {
-    struct link_overlay overlay = {.id_base = volume_id_base(number)};
+    struct link_overlay overlay = {.id_base =
+                                       link_ids(volumes->link, number).base};
     AUTO_FD int upper = open_below(dir, UPPER_DIR, err);
     AUTO_FD int lower = upper < 0 ? -1 : open_below(dir, LOWER_DIR, err);
     AUTO_FD int work = lower < 0 ? -1 : fresh_work(dir, limits, err);
@@ -315,7 +307,8 @@ static bool is_refusal(int rc)
 static int make_overlay(struct volumes *volumes, const struct sandbox *sandbox,
                         int dir, const struct limits *limits, struct err *err)
 {
-    int rc = give_dir(dir, UPPER_DIR, volume_id_base(sandbox->number), err);
+    int rc =
+        give_dir(dir, UPPER_DIR, link_ids(volumes->link, sandbox->number), err);
 
     if (rc == 0) {
         rc = make_own_dir(dir, LOWER_DIR, err);
@@ -326,9 +319,11 @@ static int make_overlay(struct volumes *volumes, const struct sandbox *sandbox,
     return open_overlay(volumes, sandbox->number, dir, limits, err);
 }
 
-static int make_plain(const struct sandbox *sandbox, int dir, struct err *err)
+static int make_plain(const struct volumes *volumes,
+                      const struct sandbox *sandbox, int dir, struct err *err)
 {
-    int rc = give_dir(dir, PLAIN_DIR, volume_id_base(sandbox->number), err);
+    int rc =
+        give_dir(dir, PLAIN_DIR, link_ids(volumes->link, sandbox->number), err);
 
     return rc == 0 ? open_below(dir, PLAIN_DIR, err) : rc;
 }
@@ -353,7 +348,7 @@ int volume_make(struct volumes *volumes, const struct sandbox *sandbox,
     }
     *plain = *err;
     err_clear(err);
-    rc = make_plain(sandbox, dir, err);
+    rc = make_plain(volumes, sandbox, dir, err);
     if (rc >= 0) {
         (void)unlinkat(dir, UPPER_DIR, AT_REMOVEDIR);
     }

@@ -25,9 +25,6 @@ MUST_USE int volumes_new(struct link *link, struct volumes **out);
 /** @param volumes freed, and with it the mounts; NULL is fine */
 void volumes_free(struct volumes *volumes);
 
-/** @param number of a session @return host id of its sandbox's id 0 */
-uint32_t volume_id_base(uint64_t number);
-
 /**
  * Makes a workspace and opens it. What a create that was cut off has left is
  * taken over.

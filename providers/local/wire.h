@@ -2,10 +2,10 @@
  * What the daemon, the keeper and the sandboxes' inits say to each other.
  *
  * daemon <-> keeper, a SEQPACKET socket:
- *   keeper: WIRE_READY {the directory of its cgroup} or WIRE_FAILED, once
- *   daemon: WIRE_START {workspace, cgroup of the sandbox}, id_base, n
+ *   keeper: WIRE_READY {its cgroup}, host; or WIRE_FAILED; once
+ *   daemon: WIRE_START {enum wire_start_fd}, id_base, n
  *   keeper: WIRE_STARTED {socket to init, pidfd of init} or WIRE_FAILED, n
- *   daemon: WIRE_MOUNT {upper, work, lower}, id_base, map_lower, n
+ *   daemon: WIRE_MOUNT {enum wire_mount_fd}, id_base, map_lower, n
  *   keeper: WIRE_MOUNTED {the overlay} or WIRE_FAILED, n
  *   end of file, either way: everything the keeper made ends
  * daemon -> init, a SEQPACKET socket of the sandbox:
@@ -15,7 +15,13 @@
  * init -> daemon, a pipe of the command, given with WIRE_EXEC:
  *   WIRE_STARTED pid, then WIRE_EXITED code (a wait status); or WIRE_FAILED
  *
- * In braces: the fds that come along, by SCM_RIGHTS.
+ * Where there are no cgroups (no such fds come along then):
+ *   daemon: WIRE_KILL n, again until the command's pipe ends: with its tree
+ *   daemon: WIRE_FREEZE code 1 or 0
+ *   init:   WIRE_FROZEN code: how many processes still run; asked again
+ *
+ * In braces: the fds that come along, by SCM_RIGHTS; any of them may be
+ * missing.
  */
 #ifndef SESSIONFS_LOCAL_WIRE_H
 #define SESSIONFS_LOCAL_WIRE_H
@@ -38,6 +44,8 @@ enum {
 };
 
 #define WIRE_WORKSPACE "/workspace"
+/* Where commands find their scripts. */
+#define WIRE_SCRIPTS "/run/exec"
 
 /* Where commands look for programs. */
 #define WIRE_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -52,6 +60,15 @@ enum wire_type {
     WIRE_EXITED,
     WIRE_MOUNT,
     WIRE_MOUNTED,
+    WIRE_KILL,
+    WIRE_FREEZE,
+    WIRE_FROZEN,
+};
+
+/* What the keeper has found this machine to give its user. */
+struct wire_host {
+    /* Not root: a sandbox has one id, the user's own. */
+    uint32_t one_id;
 };
 
 struct wire {
@@ -61,10 +78,27 @@ struct wire {
     int64_t pid;
     uint32_t id_base;   /* Host id of the sandbox's id 0. */
     uint32_t map_lower; /* Not 0: see struct overlay_plan. */
+    uint32_t fds;       /* Which of the fds come along, a bit each. */
+    struct wire_host host;
     char words[ERR_MSG_SIZE];
 };
 
-/* The fds of WIRE_EXEC; stdin is left out where there is no input. */
+/* The fds of WIRE_START. */
+enum wire_start_fd {
+    WIRE_START_WORKSPACE,
+    WIRE_START_CGROUP,
+    WIRE_START_FDS,
+};
+
+/* The fds of WIRE_MOUNT. */
+enum wire_mount_fd {
+    WIRE_MOUNT_UPPER,
+    WIRE_MOUNT_WORK,
+    WIRE_MOUNT_LOWER,
+    WIRE_MOUNT_FDS,
+};
+
+/* The fds of WIRE_EXEC; stdin is missing where there is no input. */
 enum wire_exec_fd {
     WIRE_EXEC_REQUEST, /* A memfd: struct wire_request. */
     WIRE_EXEC_CGROUP,
@@ -90,7 +124,7 @@ struct wire_request {
  *
  * @param sock  a SEQPACKET socket
  * @param wire  borrowed
- * @param fds   stay the caller's
+ * @param fds   stay the caller's; -1 is a missing one
  * @param count how many fds, at most WIRE_FD_MAX
  * @param err   filled on failure
  * @return 0, -EAGAIN where a non-blocking socket is full, -EPIPE when the

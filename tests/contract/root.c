@@ -32,7 +32,7 @@ static void its_owner_is_the_sandboxs_user(void **state)
     assert_true(S_ISDIR(st.st_mode));
     assert_true(root.user < root.count && root.group < root.count);
     assert_int_equal(st.st_uid, root.base + root.user);
-    assert_int_equal(st.st_gid, root.base + root.group);
+    assert_int_equal(st.st_gid, root.gid_base + root.group);
     assert_int_not_equal(root.base, 0);
     assert_true(fcntl(root.fd, F_GETFL) & O_PATH);
     (void)close(root.fd);
@@ -54,8 +54,8 @@ static void both_sides_see_each_others_files(void **state)
     assert_string_equal(text, "in\n");
     (void)close(fd);
     fd = openat(root.fd, "b", O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
-    assert_int_equal(fchown(fd, root.base + root.user, root.base + root.group),
-                     0);
+    assert_int_equal(
+        fchown(fd, root.base + root.user, root.gid_base + root.group), 0);
     assert_int_equal(write(fd, "out\n", 4), 4);
     (void)close(fd);
     assert_int_equal(bench_sh(*state, &box, "cat b; echo more >> b", "out\n"),

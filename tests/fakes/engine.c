@@ -268,8 +268,11 @@ static int engine_root(struct provider *provider, const struct sandbox *sandbox,
     if (fd < 0) {
         return err_errno(err, "open the root");
     }
-    *out = (struct provider_root){
-        .fd = fd, .base = geteuid(), .count = 1, .path = "/workspace"};
+    *out = (struct provider_root){.fd = fd,
+                                  .base = geteuid(),
+                                  .gid_base = getegid(),
+                                  .count = 1,
+                                  .path = "/workspace"};
     return 0;
 }
 

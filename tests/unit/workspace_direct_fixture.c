@@ -11,6 +11,7 @@ int fixture_direct_setup(void **state)
 {
     struct fixture *fx = calloc(1, sizeof(*fx));
     struct provider_root root = {.base = FIXTURE_BASE,
+                                 .gid_base = FIXTURE_BASE,
                                  .count = FIXTURE_IDS,
                                  .user = FIXTURE_USER,
                                  .group = FIXTURE_USER,

@@ -1,0 +1,170 @@
+/* A keeper that is not root. See keeper.h. */
+#include "providers/local/keeper.h"
+
+#include "core/cleanup.h"
+#include "providers/local/wire.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+
+/* Switches that keep users from namespaces, as they are then. */
+static const struct refusal {
+    const char *path;
+    const char *value;
+    const char *words;
+} refusals[] = {
+    {"/proc/sys/kernel/unprivileged_userns_clone", "0",
+     "kernel.unprivileged_userns_clone is 0"},
+    {"/proc/sys/user/max_user_namespaces", "0",
+     "user.max_user_namespaces is 0"},
+    {"/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1",
+     "AppArmor allows them to confined programs only "
+     "(kernel.apparmor_restrict_unprivileged_userns is 1)"},
+};
+
+static bool file_says(const char *path, const char *value)
+{
+    AUTO_FD int fd = open(path, O_RDONLY | O_CLOEXEC);
+    char text[16] = "";
+    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+
+    if (n < 0) {
+        return false;
+    }
+    text[strcspn(text, "\n")] = '\0';
+    return strcmp(text, value) == 0;
+}
+
+/* In a chroot they are refused to all. */
+static bool in_chroot(void)
+{
+    struct stat ours;
+    struct stat machines;
+
+    return stat("/", &ours) == 0 && stat("/proc/1/root/.", &machines) == 0 &&
+           (ours.st_dev != machines.st_dev || ours.st_ino != machines.st_ino);
+}
+
+/* Takes errno, and says what is known of its cause. */
+static int refuse(const char *what, struct err *err)
+{
+    int code = errno;
+
+    for (size_t i = 0; i < ARRAY_SIZE(refusals); i++) {
+        if (file_says(refusals[i].path, refusals[i].value)) {
+            return err_set(err, code, "%s: %s", what, refusals[i].words);
+        }
+    }
+    if (in_chroot()) {
+        return err_set(err, code, "%s: not in a chroot", what);
+    }
+    errno = code;
+    return err_errno(err, "%s", what);
+}
+
+bool user_maps_ids(void)
+{
+    FILE *map = geteuid() == 0 ? fopen("/proc/self/uid_map", "re") : NULL;
+    unsigned first = 0;
+    unsigned outside = 0;
+    unsigned count = 0;
+    bool found;
+
+    if (!map) {
+        return false;
+    }
+    /* In a container root may have a few ids only, none of ours. */
+    found = fscanf(map, "%u %u %u", &first, &outside, &count) == 3 &&
+            count == UINT_MAX;
+    (void)fclose(map);
+    return found;
+}
+
+static int write_self(const char *name, const char *text, struct err *err)
+{
+    char path[64];
+    AUTO_FD int fd = -1;
+
+    (void)snprintf(path, sizeof(path), "/proc/self/%s", name);
+    fd = open(path, O_WRONLY | O_CLOEXEC);
+    if (fd < 0 || write(fd, text, strlen(text)) < 0) {
+        return err_errno(err, "cannot write %s", path);
+    }
+    return 0;
+}
+
+/* Each id is itself, so that files look as they did. */
+static int map_own(uid_t uid, gid_t gid, struct err *err)
+{
+    char map[64];
+    int rc;
+
+    (void)snprintf(map, sizeof(map), "%u %u 1", uid, uid);
+    rc = write_self("uid_map", map, err);
+    if (rc == 0) {
+        rc = write_self("setgroups", "deny", err);
+    }
+    if (rc == 0) {
+        (void)snprintf(map, sizeof(map), "%u %u 1", gid, gid);
+        rc = write_self("gid_map", map, err);
+    }
+    return rc;
+}
+
+int user_enter(struct err *err)
+{
+    uid_t uid = geteuid();
+    gid_t gid = getegid();
+    int rc;
+
+    if (unshare(CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWCGROUP) < 0) {
+        return refuse("this machine refuses namespaces to users that are not "
+                      "root",
+                      err);
+    }
+    rc = map_own(uid, gid, err);
+    if (rc < 0) {
+        return rc;
+    }
+    /* AppArmor lets the namespaces be made, and refuses all else in them. */
+    if (mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) < 0) {
+        return refuse("this machine refuses mounts to users that are not root",
+                      err);
+    }
+    return 0;
+}
+
+int user_reopen(int fd, struct err *err)
+{
+    char link[64];
+    char path[PATH_MAX];
+    AUTO_FD int ours =
+        open_tree(fd, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH);
+    struct stat want;
+    struct stat got;
+    ssize_t n;
+
+    if (ours >= 0) {
+        return fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    }
+    (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+    n = readlink(link, path, sizeof(path) - 1);
+    if (n < 0) {
+        return err_errno(err, "%s", link);
+    }
+    path[n] = '\0';
+    ours = open(path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (ours < 0 || fstat(fd, &want) < 0 || fstat(ours, &got) < 0) {
+        return err_errno(err, "%s", path);
+    }
+    if (want.st_dev != got.st_dev || want.st_ino != got.st_ino) {
+        return err_set(err, ESTALE, "'%s' has changed", path);
+    }
+    return TAKE_FD(ours);
+}
