@@ -10,6 +10,7 @@
 #include "core/cleanup.h"
 
 #include <errno.h>
+#include <linux/netlink.h>
 #include <linux/seccomp.h>
 #include <sched.h>
 #include <seccomp.h>
@@ -18,6 +19,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -47,8 +49,7 @@ static const char allowed[] =
     /* Waiting and events. */
     "epoll_create epoll_create1 epoll_ctl epoll_pwait epoll_pwait2 "
     "epoll_wait eventfd eventfd2 inotify_add_watch inotify_init "
-    "inotify_init1 inotify_rm_watch io_cancel io_destroy io_getevents "
-    "io_pgetevents io_setup io_submit pause pipe pipe2 poll ppoll pselect6 "
+    "inotify_init1 inotify_rm_watch pause pipe pipe2 poll ppoll pselect6 "
     "select signalfd signalfd4 timerfd_create timerfd_gettime "
     "timerfd_settime "
     /* Memory. */
@@ -111,15 +112,23 @@ static const struct bad_argument {
     {"clone", 0, CLONE_NEWNET, CLONE_NEWNET},
     {"ioctl", 1, UINT32_MAX, TIOCSTI},
     {"ioctl", 1, UINT32_MAX, TIOCLINUX},
+    /* Loads the kernel's module of whatever line discipline is asked for. */
+    {"ioctl", 1, UINT32_MAX, TIOCSETD},
     {"mknod", 1, S_IFMT, S_IFCHR},
     {"mknod", 1, S_IFMT, S_IFBLK},
     {"mknodat", 2, S_IFMT, S_IFCHR},
     {"mknodat", 2, S_IFMT, S_IFBLK},
 };
 
-/* The last family that is checked one by one; all above are refused. */
+/* The last that is checked one by one; all above are refused. */
 enum {
-    FAMILY_LAST = 64
+    FAMILY_LAST = 64,
+    NETLINK_LAST = 31,
+};
+
+/* Protocols of the Internet that few need and whose modules load by a call. */
+static const unsigned bad_protocols[] = {
+    33 /* DCCP */, 115 /* L2TP */, 132 /* SCTP */, 256 /* SMC */
 };
 
 static bool family_allowed(int family)
@@ -194,6 +203,61 @@ static int add_families(scmp_filter_ctx context)
     return rc;
 }
 
+static int add_protocol(scmp_filter_ctx context, unsigned family,
+                        unsigned protocol)
+{
+    return seccomp_rule_add(context, SCMP_ACT_ERRNO(EPROTONOSUPPORT),
+                            SCMP_SYS(socket), 2,
+                            SCMP_A0(SCMP_CMP_MASKED_EQ, UINT32_MAX, family),
+                            SCMP_A2(SCMP_CMP_MASKED_EQ, UINT32_MAX, protocol));
+}
+
+/* Of netlink there are routes and the events of devices; none is seen here. */
+static int add_protocols(scmp_filter_ctx context)
+{
+    int rc = 0;
+
+    for (unsigned p = 0; rc == 0 && p <= NETLINK_LAST; p++) {
+        if (p != NETLINK_ROUTE && p != NETLINK_KOBJECT_UEVENT) {
+            rc = add_protocol(context, AF_NETLINK, p);
+        }
+    }
+    for (size_t i = 0; rc == 0 && i < ARRAY_SIZE(bad_protocols); i++) {
+        rc = add_protocol(context, AF_INET, bad_protocols[i]);
+        if (rc == 0) {
+            rc = add_protocol(context, AF_INET6, bad_protocols[i]);
+        }
+    }
+    return rc;
+}
+
+/*
+ * The limit of core files is 1, see sandbox.c, and stays so. Programs that
+ * want none, as those that hold secrets do, end when they cannot say so:
+ * they are told that it is done, and no core is written.
+ */
+static int add_core_limit(scmp_filter_ctx context)
+{
+    const struct scmp_arg_cmp core =
+        SCMP_A1(SCMP_CMP_MASKED_EQ, UINT32_MAX, RLIMIT_CORE);
+    int rc =
+        seccomp_rule_add(context, SCMP_ACT_ERRNO(0), SCMP_SYS(setrlimit), 1,
+                         SCMP_A0(SCMP_CMP_MASKED_EQ, UINT32_MAX, RLIMIT_CORE));
+
+    if (rc == 0) {
+        rc = seccomp_rule_add(context, SCMP_ACT_ERRNO(0), SCMP_SYS(prlimit64),
+                              3, core, SCMP_A2(SCMP_CMP_NE, 0, 0),
+                              SCMP_A3(SCMP_CMP_EQ, 0, 0));
+    }
+    if (rc == 0) {
+        /* Nobody would fill in the old limit. */
+        rc = seccomp_rule_add(
+            context, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(prlimit64), 3, core,
+            SCMP_A2(SCMP_CMP_NE, 0, 0), SCMP_A3(SCMP_CMP_NE, 0, 0));
+    }
+    return rc;
+}
+
 /* Turns a filter into what the kernel takes. */
 static int compile(scmp_filter_ctx context, struct sock_fprog *out)
 {
@@ -258,6 +322,12 @@ static int build_deny(struct sock_fprog *out)
     }
     if (rc == 0) {
         rc = add_families(context);
+    }
+    if (rc == 0) {
+        rc = add_protocols(context);
+    }
+    if (rc == 0) {
+        rc = add_core_limit(context);
     }
     if (rc == 0) {
         rc = compile(context, out);

@@ -43,7 +43,9 @@ struct limit {
 };
 
 static const struct limit limits[] = {
-    {RLIMIT_CORE, "RLIMIT_CORE", 0, 0},
+    /* Not 0: with that the kernel still runs the machine's own handler of
+     * cores, outside and as root, where core_pattern is a pipe. */
+    {RLIMIT_CORE, "RLIMIT_CORE", 1, 1},
     {RLIMIT_NPROC, "RLIMIT_NPROC", 8192, 8192},
     {RLIMIT_NOFILE, "RLIMIT_NOFILE", 1024, 16384},
     {RLIMIT_MEMLOCK, "RLIMIT_MEMLOCK", 1 << 20, 1 << 20},

@@ -99,7 +99,7 @@ static const struct own_mount {
     {"tmpfs", "dev", MS_NOSUID | MS_NOEXEC, "mode=755,size=64k"},
     {"tmpfs", "dev/shm", MS_NOSUID | MS_NODEV, "mode=1777,size=1g"},
     {"devpts", "dev/pts", MS_NOSUID | MS_NOEXEC,
-     "newinstance,ptmxmode=0666,mode=0600"},
+     "newinstance,ptmxmode=0666,mode=0600,max=256"},
     {"tmpfs", "tmp", MS_NOSUID | MS_NODEV, "mode=1777,size=4g"},
     {"tmpfs", "var/tmp", MS_NOSUID | MS_NODEV, "mode=1777,size=4g"},
     {"proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL},
@@ -133,18 +133,14 @@ static const struct own_text own_links[] = {
     {"dev/ptmx", "pts/ptmx"},
 };
 
-/* Parts of /proc that concern the whole machine. */
-static const char *const proc_readonly[] = {
-    "/proc/sys", "/proc/irq", "/proc/bus", "/proc/fs", "/proc/sysrq-trigger",
-};
-
+/* Parts of /proc that concern the whole machine and are nobody's business. */
 static const char *const proc_masked[] = {
-    "/proc/acpi",        "/proc/asound",        "/proc/cmdline",
-    "/proc/interrupts",  "/proc/kallsyms",      "/proc/kcore",
-    "/proc/key-users",   "/proc/keys",          "/proc/kmsg",
-    "/proc/kpagecount",  "/proc/latency_stats", "/proc/modules",
-    "/proc/sched_debug", "/proc/scsi",          "/proc/timer_list",
-    "/proc/timer_stats",
+    "/proc/acpi",          "/proc/asound",     "/proc/cmdline",
+    "/proc/interrupts",    "/proc/kallsyms",   "/proc/kcore",
+    "/proc/key-users",     "/proc/keys",       "/proc/kmsg",
+    "/proc/kpagecgroup",   "/proc/kpagecount", "/proc/kpageflags",
+    "/proc/latency_stats", "/proc/modules",    "/proc/sched_debug",
+    "/proc/scsi",          "/proc/timer_list", "/proc/timer_stats",
 };
 
 /* ---- In the keeper ---- */
@@ -382,15 +378,6 @@ static int fill_root(const struct tree *tree, struct err *err)
     return rc;
 }
 
-static int make_readonly(const char *path, struct err *err)
-{
-    if (mount(path, path, NULL, MS_BIND | MS_REC, NULL) < 0) {
-        return errno == ENOENT ? 0 : err_errno(err, "cannot bind %s", path);
-    }
-    return set_attr(AT_FDCWD, path, AT_RECURSIVE,
-                    SYSTEM_ATTR | MOUNT_ATTR_NOEXEC, err);
-}
-
 static int mask(const char *path, struct err *err)
 {
     struct stat st;
@@ -408,17 +395,20 @@ static int mask(const char *path, struct err *err)
     return rc < 0 ? err_errno(err, "cannot mask %s", path) : 0;
 }
 
+/*
+ * Nothing in it can be written, be it of the whole machine or of a process: a
+ * command must not make its own memory dearer where memory ends.
+ */
 static int guard_proc(struct err *err)
 {
     int rc = 0;
 
-    for (size_t i = 0; rc == 0 && i < ARRAY_SIZE(proc_readonly); i++) {
-        rc = make_readonly(proc_readonly[i], err);
-    }
     for (size_t i = 0; rc == 0 && i < ARRAY_SIZE(proc_masked); i++) {
         rc = mask(proc_masked[i], err);
     }
-    return rc;
+    return rc == 0 ? set_attr(AT_FDCWD, "/proc", 0,
+                              SYSTEM_ATTR | MOUNT_ATTR_NOEXEC, err)
+                   : rc;
 }
 
 /*
