@@ -2,7 +2,6 @@
 #include "tests/contract/local_attempts.h"
 
 #include <arpa/inet.h>
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/vm_sockets.h>
@@ -23,46 +22,6 @@
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-static int opens(const char *path, int flags)
-{
-    int fd = open(path, flags | O_CLOEXEC);
-
-    if (fd < 0) {
-        return -1;
-    }
-    (void)close(fd);
-    return 0;
-}
-
-/* Opens and finds something in it. */
-static int reads(const char *path)
-{
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    char byte;
-    ssize_t n;
-
-    if (fd < 0) {
-        return -1;
-    }
-    n = read(fd, &byte, 1);
-    (void)close(fd);
-    if (n == 0) {
-        errno = ENODATA;
-    }
-    return n == 1 ? 0 : -1;
-}
-
-static int lists(const char *path)
-{
-    DIR *dir = opendir(path);
-
-    if (!dir) {
-        return -1;
-    }
-    (void)closedir(dir);
-    return 0;
-}
 
 /* Runs `act` on a child that waits; the child is gone afterwards. */
 static int on_child(int (*act)(pid_t pid))
@@ -85,24 +44,6 @@ static int on_child(int (*act)(pid_t pid))
     return rc;
 }
 
-#define OPENS(name, path, flags)                                               \
-    static int name(const struct attempt_ctx *ctx)                             \
-    {                                                                          \
-        (void)ctx;                                                             \
-        return opens(path, flags);                                             \
-    }
-#define READS(name, path)                                                      \
-    static int name(const struct attempt_ctx *ctx)                             \
-    {                                                                          \
-        (void)ctx;                                                             \
-        return reads(path);                                                    \
-    }
-#define LISTS(name, path)                                                      \
-    static int name(const struct attempt_ctx *ctx)                             \
-    {                                                                          \
-        (void)ctx;                                                             \
-        return lists(path);                                                    \
-    }
 #define SOCKET(name, family, type)                                             \
     static int name(const struct attempt_ctx *ctx)                             \
     {                                                                          \
@@ -111,33 +52,12 @@ static int on_child(int (*act)(pid_t pid))
     }
 /* ---- Files of the machine ---- */
 
-READS(shadow, "/etc/shadow")
-READS(machine_id, "/etc/machine-id")
-LISTS(root_home, "/root")
-LISTS(var_lib, "/var/lib")
-LISTS(sysfs, "/sys/kernel")
-LISTS(cgroupfs, "/sys/fs/cgroup")
-LISTS(root_of_init, "/proc/1/root/")
-READS(environ_of_init, "/proc/1/environ")
-OPENS(memory_of_init, "/proc/1/mem", O_RDONLY)
-LISTS(fds_of_init, "/proc/1/fd")
-READS(maps_of_init, "/proc/1/maps")
-OPENS(core_pattern, "/proc/sys/kernel/core_pattern", O_WRONLY)
-OPENS(sysctl_file, "/proc/sys/kernel/hostname", O_WRONLY)
-OPENS(sysrq, "/proc/sysrq-trigger", O_WRONLY)
-OPENS(kcore, "/proc/kcore", O_RDONLY)
-READS(kallsyms, "/proc/kallsyms")
-READS(keys_file, "/proc/keys")
-READS(kernel_command_line, "/proc/cmdline")
-OPENS(oom_of_init, "/proc/1/oom_score_adj", O_WRONLY)
-OPENS(kernel_log, "/dev/kmsg", O_RDONLY)
-OPENS(fuse_device, "/dev/fuse", O_RDWR)
-OPENS(kvm_device, "/dev/kvm", O_RDWR)
-OPENS(disk, "/dev/vda", O_RDONLY)
-
 static int file_outside(const struct attempt_ctx *ctx)
 {
-    return reads(ctx->file);
+    struct attempt row = {.text = ctx->file};
+    struct attempt_ctx own = {.row = &row};
+
+    return attempt_read(&own);
 }
 
 static int write_in(const char *dir)
@@ -282,7 +202,7 @@ static int see_outside(const struct attempt_ctx *ctx)
     char path[64];
 
     (void)snprintf(path, sizeof(path), "/proc/%d", ctx->pid);
-    return lists(path);
+    return access(path, F_OK);
 }
 
 static int limit_init(const struct attempt_ctx *ctx)
@@ -359,59 +279,70 @@ static int lock_memory(const struct attempt_ctx *ctx)
 }
 
 const struct attempt attempts_reach[] = {
-    {"read /etc/shadow", CONTROL_ALLOWED, shadow},
-    {"read /etc/machine-id", CONTROL_MAY, machine_id},
-    {"read a file outside", CONTROL_ALLOWED, file_outside},
-    {"list /root", CONTROL_ALLOWED, root_home},
-    {"list /var/lib", CONTROL_ALLOWED, var_lib},
-    {"list /sys", CONTROL_ALLOWED, sysfs},
-    {"list /sys/fs/cgroup", CONTROL_ALLOWED, cgroupfs},
-    {"list the root of process 1", CONTROL_MAY, root_of_init},
-    {"read the environment of process 1", CONTROL_MAY, environ_of_init},
-    {"open the memory of process 1", CONTROL_MAY, memory_of_init},
-    {"list the fds of process 1", CONTROL_MAY, fds_of_init},
-    {"read the maps of process 1", CONTROL_MAY, maps_of_init},
-    {"open core_pattern to write", CONTROL_ALLOWED, core_pattern},
-    {"open a sysctl to write", CONTROL_ALLOWED, sysctl_file},
-    {"open sysrq-trigger to write", CONTROL_MAY, sysrq},
-    {"open kcore", CONTROL_MAY, kcore},
-    {"read kallsyms", CONTROL_MAY, kallsyms},
-    {"read /proc/keys", CONTROL_MAY, keys_file},
-    {"read the kernel's command line", CONTROL_ALLOWED, kernel_command_line},
-    {"open the OOM score of process 1", CONTROL_MAY, oom_of_init},
-    {"open /dev/kmsg", CONTROL_MAY, kernel_log},
-    {"open /dev/fuse", CONTROL_ALLOWED, fuse_device},
-    {"open /dev/kvm", CONTROL_MAY, kvm_device},
-    {"open a disk", CONTROL_MAY, disk},
-    {"write in /usr/bin", CONTROL_ALLOWED, write_usr},
-    {"write in /etc", CONTROL_ALLOWED, write_etc},
-    {"write in /", CONTROL_ALLOWED, write_root},
-    {"write in /run", CONTROL_ALLOWED, write_run},
-    {"make a character device", CONTROL_MAY, character_device},
-    {"make a block device", CONTROL_MAY, block_device},
-    {"open a vsock", CONTROL_MAY, vsock},
-    {"open a vsock with a hidden family", CONTROL_MAY, hidden_vsock},
-    {"open a packet socket", CONTROL_ALLOWED, packet_socket},
-    {"open a raw socket", CONTROL_ALLOWED, raw_socket},
-    {"open a crypto socket", CONTROL_MAY, crypto_socket},
-    {"connect to a port outside", CONTROL_ALLOWED, tcp_outside},
-    {"find a way to the Internet", CONTROL_MAY, udp_away},
-    {"connect to an abstract socket", CONTROL_ALLOWED, abstract_socket},
-    {"signal a process outside", CONTROL_ALLOWED, signal_outside},
-    {"see a process outside", CONTROL_ALLOWED, see_outside},
-    {"signal process 1", CONTROL_ALLOWED, signal_init},
-    {"read a limit of process 1", CONTROL_MAY, limit_init},
-    {"trace a child", CONTROL_ALLOWED, trace_child},
-    {"read a child's memory", CONTROL_ALLOWED, read_child},
-    {"become root", CONTROL_ALLOWED, become_root},
-    {"become group root", CONTROL_ALLOWED, become_group},
-    {"drop groups", CONTROL_ALLOWED, drop_groups},
-    {"raise the priority", CONTROL_MAY, nice_up},
-    {"run in real time", CONTROL_MAY, real_time},
-    {"raise a limit", CONTROL_MAY, many_files},
-    {"lock much memory", CONTROL_ALLOWED, lock_memory},
-    {NULL, CONTROL_MAY, NULL},
+    {"read /etc/shadow", CONTROL_ALLOWED, attempt_read, "/etc/shadow", 0},
+    {"read /etc/machine-id", CONTROL_MAY, attempt_read, "/etc/machine-id", 0},
+    {"read a file outside", CONTROL_ALLOWED, file_outside, NULL, 0},
+    {"list /root", CONTROL_ALLOWED, attempt_list, "/root", 0},
+    {"list /var/lib", CONTROL_ALLOWED, attempt_list, "/var/lib", 0},
+    {"list /sys", CONTROL_ALLOWED, attempt_list, "/sys/kernel", 0},
+    {"list /sys/fs/cgroup", CONTROL_ALLOWED, attempt_list, "/sys/fs/cgroup", 0},
+    {"list the root of process 1", CONTROL_MAY, attempt_list, "/proc/1/root/",
+     0},
+    {"read the environment of process 1", CONTROL_MAY, attempt_read,
+     "/proc/1/environ", 0},
+    {"open the memory of process 1", CONTROL_MAY, attempt_open, "/proc/1/mem",
+     O_RDONLY},
+    {"list the fds of process 1", CONTROL_MAY, attempt_list, "/proc/1/fd", 0},
+    {"read the maps of process 1", CONTROL_MAY, attempt_read, "/proc/1/maps",
+     0},
+    {"open core_pattern to write", CONTROL_ALLOWED, attempt_open,
+     "/proc/sys/kernel/core_pattern", O_WRONLY},
+    {"open a sysctl to write", CONTROL_ALLOWED, attempt_open,
+     "/proc/sys/kernel/hostname", O_WRONLY},
+    {"open sysrq-trigger to write", CONTROL_MAY, attempt_open,
+     "/proc/sysrq-trigger", O_WRONLY},
+    {"open kcore", CONTROL_MAY, attempt_open, "/proc/kcore", O_RDONLY},
+    {"read kallsyms", CONTROL_MAY, attempt_read, "/proc/kallsyms", 0},
+    {"read /proc/keys", CONTROL_MAY, attempt_read, "/proc/keys", 0},
+    {"read the kernel's command line", CONTROL_ALLOWED, attempt_read,
+     "/proc/cmdline", 0},
+    {"open the OOM score of process 1", CONTROL_MAY, attempt_open,
+     "/proc/1/oom_score_adj", O_WRONLY},
+    {"open /dev/kmsg", CONTROL_MAY, attempt_open, "/dev/kmsg", O_RDONLY},
+    {"open /dev/fuse", CONTROL_ALLOWED, attempt_open, "/dev/fuse", O_RDWR},
+    {"open /dev/kvm", CONTROL_MAY, attempt_open, "/dev/kvm", O_RDWR},
+    {"open a disk", CONTROL_MAY, attempt_open, "/dev/vda", O_RDONLY},
+    {"write in /usr/bin", CONTROL_ALLOWED, write_usr, NULL, 0},
+    {"write in /etc", CONTROL_ALLOWED, write_etc, NULL, 0},
+    {"write in /", CONTROL_ALLOWED, write_root, NULL, 0},
+    {"write in /run", CONTROL_ALLOWED, write_run, NULL, 0},
+    {"make a character device", CONTROL_MAY, character_device, NULL, 0},
+    {"make a block device", CONTROL_MAY, block_device, NULL, 0},
+    {"open a vsock", CONTROL_MAY, vsock, NULL, 0},
+    {"open a vsock with a hidden family", CONTROL_MAY, hidden_vsock, NULL, 0},
+    {"open a packet socket", CONTROL_ALLOWED, packet_socket, NULL, 0},
+    {"open a raw socket", CONTROL_ALLOWED, raw_socket, NULL, 0},
+    {"open a crypto socket", CONTROL_MAY, crypto_socket, NULL, 0},
+    {"connect to a port outside", CONTROL_ALLOWED, tcp_outside, NULL, 0},
+    {"find a way to the Internet", CONTROL_MAY, udp_away, NULL, 0},
+    {"connect to an abstract socket", CONTROL_ALLOWED, abstract_socket, NULL,
+     0},
+    {"signal a process outside", CONTROL_ALLOWED, signal_outside, NULL, 0},
+    {"see a process outside", CONTROL_ALLOWED, see_outside, NULL, 0},
+    {"signal process 1", CONTROL_ALLOWED, signal_init, NULL, 0},
+    {"read a limit of process 1", CONTROL_MAY, limit_init, NULL, 0},
+    {"trace a child", CONTROL_ALLOWED, trace_child, NULL, 0},
+    {"read a child's memory", CONTROL_ALLOWED, read_child, NULL, 0},
+    {"become root", CONTROL_ALLOWED, become_root, NULL, 0},
+    {"become group root", CONTROL_ALLOWED, become_group, NULL, 0},
+    {"drop groups", CONTROL_ALLOWED, drop_groups, NULL, 0},
+    {"raise the priority", CONTROL_MAY, nice_up, NULL, 0},
+    {"run in real time", CONTROL_MAY, real_time, NULL, 0},
+    {"raise a limit", CONTROL_MAY, many_files, NULL, 0},
+    {"lock much memory", CONTROL_ALLOWED, lock_memory, NULL, 0},
+    {NULL, CONTROL_MAY, NULL, NULL, 0},
 };
 
-const struct attempt *const attempt_tables[] = {attempts_reach, attempts_kernel,
-                                                NULL};
+const struct attempt *const attempt_tables[] = {
+    attempts_reach,     attempts_kernel,  attempts_files,
+    attempts_processes, attempts_sockets, NULL};

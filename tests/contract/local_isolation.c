@@ -2,169 +2,10 @@
 #include "tests/cmocka.h"
 #include "tests/contract/bench.h"
 #include "tests/contract/local.h"
-#include "tests/contract/local_attempts.h"
 
-#include <arpa/inet.h>
-#include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/prctl.h>
-#include <sys/sendfile.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
-#include <sys/wait.h>
 #include <unistd.h>
-
-/* What stands outside, to be reached or not. */
-struct outside {
-    struct attempt_ctx ctx;
-    char abstract[64];
-    char file[BENCH_PATH + 16];
-    int tcp;
-    int unix_socket;
-};
-
-static void listen_tcp(struct outside *out)
-{
-    struct sockaddr_in at = {.sin_family = AF_INET,
-                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t size = sizeof(at);
-
-    out->tcp = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    assert_int_equal(bind(out->tcp, (const struct sockaddr *)&at, sizeof(at)),
-                     0);
-    assert_int_equal(listen(out->tcp, 16), 0);
-    assert_int_equal(getsockname(out->tcp, (struct sockaddr *)&at, &size), 0);
-    out->ctx.port = ntohs(at.sin_port);
-}
-
-static void listen_abstract(struct outside *out)
-{
-    struct sockaddr_un at = {.sun_family = AF_UNIX};
-    size_t len;
-
-    (void)snprintf(out->abstract, sizeof(out->abstract), "sessionfs-test-%d",
-                   (int)getpid());
-    len = strlen(out->abstract);
-    memcpy(at.sun_path + 1, out->abstract, len);
-    out->unix_socket = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    assert_int_equal(
-        bind(out->unix_socket, (const struct sockaddr *)&at,
-             (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + len)),
-        0);
-    assert_int_equal(listen(out->unix_socket, 16), 0);
-    out->ctx.abstract = out->abstract;
-}
-
-static void open_outside(struct outside *out, const struct bench *bench)
-{
-    int fd;
-
-    listen_tcp(out);
-    listen_abstract(out);
-    (void)snprintf(out->file, sizeof(out->file), "%s/outside", bench->dir);
-    fd = open(out->file, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
-    assert_int_equal(write(fd, "x", 1), 1);
-    (void)close(fd);
-    out->ctx.file = out->file;
-    out->ctx.pid = fork();
-    if (out->ctx.pid == 0) {
-        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-        (void)pause();
-        _exit(0);
-    }
-}
-
-static void close_outside(struct outside *out)
-{
-    (void)kill(out->ctx.pid, SIGKILL);
-    (void)waitpid(out->ctx.pid, NULL, 0);
-    (void)unlink(out->file);
-    (void)close(out->tcp);
-    (void)close(out->unix_socket);
-}
-
-/* Whether we, outside, can do it. */
-static bool control(const struct attempt *attempt,
-                    const struct attempt_ctx *ctx)
-{
-    pid_t pid = fork();
-    int status = 0;
-
-    if (pid == 0) {
-        _exit(attempt->try(ctx) == 0 ? 0 : 1);
-    }
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    return status == 0;
-}
-
-/* Puts a program of ours, by its name beside this one, into the workspace. */
-static void give_program(struct bench *bench, struct bench_box *box,
-                         const char *name)
-{
-    struct provider_root root;
-    struct err err = ERR_INIT;
-    char path[BENCH_PATH];
-    struct stat st;
-    int from;
-    int to;
-
-    local_beside(name, path);
-    from = open(path, O_RDONLY | O_CLOEXEC);
-    assert_true(from >= 0);
-    assert_int_equal(fstat(from, &st), 0);
-    assert_int_equal(provider_root(bench->provider, &box->sandbox, &root, &err),
-                     0);
-    to = openat(root.fd, name, O_WRONLY | O_CREAT | O_CLOEXEC, 0755);
-    assert_int_equal(sendfile(to, from, NULL, (size_t)st.st_size), st.st_size);
-    assert_int_equal(fchmod(to, 0755), 0);
-    (void)close(from);
-    (void)close(to);
-    (void)close(root.fd);
-}
-
-static void attempts_are_refused(void **state)
-{
-    struct outside out;
-    struct bench_box box;
-    struct bench_run run;
-    char script[512];
-    char count[32];
-    int total = 0;
-    int without_power = 0;
-    int wrong = 0;
-
-    bench_create(*state, &box);
-    open_outside(&out, *state);
-    for (size_t i = 0; attempt_tables[i]; i++) {
-        for (const struct attempt *at = attempt_tables[i]; at->name; at++) {
-            bool can = control(at, &out.ctx);
-
-            total++;
-            without_power += !can;
-            if (!can && at->control == CONTROL_ALLOWED) {
-                print_error("outside, too, it is refused: %s\n", at->name);
-                wrong++;
-            }
-        }
-    }
-    give_program(*state, &box, "local_attempt");
-    (void)snprintf(script, sizeof(script), "./local_attempt %d %d %s %s",
-                   out.ctx.pid, out.ctx.port, out.ctx.abstract, out.ctx.file);
-    (void)bench_script(*state, &box, script, &run);
-    bench_closed(&run);
-    (void)snprintf(count, sizeof(count), "%d attempts\n", total);
-    assert_string_equal(bench_text(&run, COMMAND_STDOUT), count);
-    print_message("%d attempts, of which %d fail outside, too\n", total,
-                  without_power);
-    bench_run_done(&run);
-    assert_int_equal(wrong, 0);
-    close_outside(&out);
-    bench_destroy(*state, &box);
-}
 
 static void a_setuid_program_gives_nothing(void **state)
 {
@@ -263,7 +104,6 @@ static void what_programs_need_works(void **state)
 int suite_local_isolation(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(attempts_are_refused),
         cmocka_unit_test(a_setuid_program_gives_nothing),
         cmocka_unit_test(limits_hold),
         cmocka_unit_test(what_programs_need_works),

@@ -33,5 +33,8 @@ int main(void)
     /* As a daemon that keeps its state to itself. */
     (void)umask(077);
     bench_use("local");
-    return suite_local_isolation() + suite_local_leftovers() ? 1 : 0;
+    return suite_local_escapes() + suite_local_isolation() +
+                   suite_local_leftovers()
+               ? 1
+               : 0;
 }
