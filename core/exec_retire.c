@@ -11,8 +11,7 @@
 #include <stdio.h>
 
 enum {
-    KEEP = 1000,
-    BATCH = 64,
+    BATCH = 64
 };
 
 static void remove_files(const struct session *session, uint64_t n)
@@ -100,9 +99,10 @@ static void retire(void *arg)
 
 void exec_retire(struct session *session, uint64_t n)
 {
+    uint64_t keep = session->registry->execs_keep;
     struct retiring *retiring;
 
-    if (n <= KEEP) {
+    if (!keep || n <= keep) {
         return;
     }
     retiring = malloc(sizeof(*retiring));
@@ -110,7 +110,7 @@ void exec_retire(struct session *session, uint64_t n)
         return;
     }
     retiring->session = session_ref(session);
-    retiring->most = n - KEEP;
+    retiring->most = n - keep;
     if (session_run(session, session->files, retire, retiring) < 0) {
         session_unref(session);
         free(retiring);

@@ -60,7 +60,10 @@ struct registry_config {
     gid_t gid;             /* mounting user's, and this group's. */
     bool raw_links;        /* As in struct ws_view. */
     enum registry_end on_unmount;
-    struct loop *loop; /* Borrowed; outlives the registry. */
+    int64_t wait_ms;      /* For a holder of the state that is unmounting. */
+    unsigned events_keep; /* Of each session, lines; 0: all. */
+    unsigned execs_keep;  /* Of each session, commands; 0: all. */
+    struct loop *loop;    /* Borrowed; outlives the registry. */
     struct registry_hooks hooks;
 };
 
@@ -73,7 +76,8 @@ struct registry_config {
  * @param table  ends with NULL; static
  * @param out    the registry, on success
  * @param err    filled on failure
- * @return 0, -EBUSY when another daemon holds the state (its pid is named),
+ * @return 0, -EBUSY when another daemon holds the state (its pid is named; one
+ *         that is unmounting is waited for),
  *         -ENODEV for an unknown provider, or what the store or provider said
  */
 MUST_USE int registry_open(const struct registry_config *config,

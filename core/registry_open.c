@@ -38,9 +38,11 @@ static int open_all(struct registry *registry, struct err *err)
     int rc = registry_add_providers(registry, err);
 
     if (rc == 0) {
-        rc = store_open(registry->state_dir, &registry->store, err);
+        rc = store_open(registry->state_dir, registry->wait_ms,
+                        &registry->store, err);
     }
     if (rc == 0) {
+        store_events_keep(registry->store, registry->events_keep);
         rc = make_dir(registry, "sessions", err);
     }
     if (rc == 0) {
@@ -96,6 +98,9 @@ static struct registry *alloc(const struct registry_config *config,
     registry->hooks = config->hooks;
     registry->table = table;
     registry->on_unmount = config->on_unmount;
+    registry->wait_ms = config->wait_ms;
+    registry->events_keep = config->events_keep;
+    registry->execs_keep = config->execs_keep;
     registry->state_dir = strdup(config->state_dir);
     registry->provider = strdup(config->provider);
     registry->trash = workers_new(1);

@@ -28,6 +28,9 @@ struct registry {
     struct registry_hooks hooks;
     struct provider_env env;
     struct ws_view view;
+    int64_t wait_ms;
+    unsigned events_keep;
+    unsigned execs_keep;
     char *state_dir;
     char *provider; /* Of new sessions. */
     enum registry_end on_unmount;

@@ -198,20 +198,23 @@ MUST_USE int session_errors(struct session *session, struct buf *out,
                             struct err *err);
 
 /**
- * Reads `events`, JSON lines that only grow.
+ * Reads `events`, JSON lines, of which the oldest go at times. Offsets count
+ * from the first that there ever was.
  *
  * @param session a session
- * @param offset  in the file
+ * @param offset  becomes that of the first line, where it is below
  * @param out     at most size bytes
  * @param size    of out
  * @param err     filled on failure
  * @return bytes read, 0 at the end, or a negative errno
  */
-MUST_USE ssize_t session_events_read(struct session *session, uint64_t offset,
+MUST_USE ssize_t session_events_read(struct session *session, uint64_t *offset,
                                      void *out, size_t size, struct err *err);
 
-/** @param session a session @return the length of `events` in bytes */
-uint64_t session_events_size(struct session *session);
+/** @param session a session @return the offset of its first event */
+uint64_t session_events_begin(struct session *session);
+/** @param session a session @return the offset of the end of its events */
+uint64_t session_events_end(struct session *session);
 
 /* ---- Commands ---- */
 

@@ -76,14 +76,19 @@ int session_errors(struct session *session, struct buf *out, struct err *err)
     return store_failures(session->registry->store, session->number, out, err);
 }
 
-ssize_t session_events_read(struct session *session, uint64_t offset, void *out,
-                            size_t size, struct err *err)
+ssize_t session_events_read(struct session *session, uint64_t *offset,
+                            void *out, size_t size, struct err *err)
 {
     return store_events_read(session->registry->store, session->number, offset,
                              out, size, err);
 }
 
-uint64_t session_events_size(struct session *session)
+uint64_t session_events_begin(struct session *session)
 {
-    return store_events_size(session->registry->store, session->number);
+    return store_events_begin(session->registry->store, session->number);
+}
+
+uint64_t session_events_end(struct session *session)
+{
+    return store_events_end(session->registry->store, session->number);
 }

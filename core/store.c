@@ -203,7 +203,8 @@ static int open_locked(struct store *store, const char *dir, struct err *err)
     return rc < 0 ? rc : migrate(store, err);
 }
 
-int store_open(const char *dir, struct store **out, struct err *err)
+int store_open(const char *dir, int64_t wait_ms, struct store **out,
+               struct err *err)
 {
     struct store *store = calloc(1, sizeof(*store));
     int rc;
@@ -213,7 +214,7 @@ int store_open(const char *dir, struct store **out, struct err *err)
     }
     mutex_init(&store->lock);
     store->lock_fd = -1;
-    rc = store_dir_lock(dir, &store->lock_fd, err);
+    rc = store_dir_lock(dir, wait_ms, &store->lock_fd, err);
     if (rc == 0) {
         mutex_lock(&store->lock);
         rc = open_locked(store, dir, err);

@@ -48,13 +48,15 @@ struct store_event {
 /**
  * Opens a state directory: makes it, locks it, migrates it.
  *
- * @param dir absolute; made 0700 when it is missing
- * @param out the store, on success
- * @param err filled on failure
- * @return 0, -EBUSY naming the pid of its holder (one that is unmounting is
- *         waited for), -EPERM for a directory that others may use, -EIO
+ * @param dir     absolute; made 0700 when it is missing
+ * @param wait_ms how long a holder that is unmounting is waited for
+ * @param out     the store, on success
+ * @param err     filled on failure
+ * @return 0, -EBUSY naming the pid of its holder, -EPERM for a directory that
+ *         others may use, -EIO
  */
-MUST_USE int store_open(const char *dir, struct store **out, struct err *err);
+MUST_USE int store_open(const char *dir, int64_t wait_ms, struct store **out,
+                        struct err *err);
 
 /** @param store one that is about to be closed: others may wait for it */
 void store_closing(struct store *store);
@@ -358,23 +360,37 @@ MUST_USE int store_event_add(struct store *store, uint64_t number,
                              const struct store_event *event, struct err *err);
 
 /**
- * Reads a session's events as a file.
+ * Limits the events of each session. The oldest go, an eighth of `most` at a
+ * time; numbers and offsets of the others stay as they are.
+ *
+ * @param store the store, before it is used
+ * @param most  lines that stay at least; 0: all
+ */
+void store_events_keep(struct store *store, unsigned most);
+
+/**
+ * Reads a session's events as a file. Offsets count from the first event that
+ * there ever was.
  *
  * @param store  the store
  * @param number of the session
- * @param offset in bytes
+ * @param offset in bytes; becomes that of the first line, where it is below
  * @param out    at most size bytes
  * @param size   of out
  * @param err    filled on failure
  * @return bytes, 0 at the end, or a negative errno
  */
 MUST_USE ssize_t store_events_read(struct store *store, uint64_t number,
-                                   uint64_t offset, void *out, size_t size,
+                                   uint64_t *offset, void *out, size_t size,
                                    struct err *err);
 
 /** @param store the store @param number of a session
- *  @return the length of its events in bytes */
-uint64_t store_events_size(struct store *store, uint64_t number);
+ *  @return the offset of its first event that is kept */
+uint64_t store_events_begin(struct store *store, uint64_t number);
+
+/** @param store the store @param number of a session
+ *  @return the offset of the end of its events */
+uint64_t store_events_end(struct store *store, uint64_t number);
 
 /* How many failures are kept of each session. */
 enum {

@@ -16,8 +16,7 @@
 
 enum {
     RETRY_MS = 20,
-    GRACE_MS = 1000,    /* A holder that just lost its mount says so soon. */
-    CLOSING_MS = 30000, /* One that is unmounting ends within. */
+    GRACE_MS = 1000, /* A holder that just lost its mount says so soon. */
     HOLDER_SIZE = 64,
 };
 
@@ -142,10 +141,11 @@ static int write_holder(int fd, const char *what)
 }
 
 /* Takes the lock, waiting for a holder that is unmounting. */
-static int wait_for_lock(int fd, const char *dir, struct err *err)
+static int wait_for_lock(int fd, const char *dir, int64_t wait_ms,
+                         struct err *err)
 {
     int64_t grace = clock_deadline(GRACE_MS);
-    int64_t deadline = clock_deadline(CLOSING_MS);
+    int64_t deadline = clock_deadline(wait_ms);
     char holder[HOLDER_SIZE];
 
     while (flock(fd, LOCK_EX | LOCK_NB) < 0) {
@@ -164,7 +164,8 @@ static int wait_for_lock(int fd, const char *dir, struct err *err)
     return 0;
 }
 
-int store_dir_lock(const char *dir, int *lock_fd, struct err *err)
+int store_dir_lock(const char *dir, int64_t wait_ms, int *lock_fd,
+                   struct err *err)
 {
     AUTO_FD int dir_fd = -1;
     AUTO_FD int fd = -1;
@@ -178,7 +179,7 @@ int store_dir_lock(const char *dir, int *lock_fd, struct err *err)
     if (fd < 0 || fchmod(fd, 0600) < 0) {
         return err_errno(err, "open the lock of '%s'", dir);
     }
-    rc = wait_for_lock(fd, dir, err);
+    rc = wait_for_lock(fd, dir, wait_ms, err);
     if (rc < 0) {
         return rc;
     }

@@ -4,15 +4,19 @@
 
 #include "core/err.h"
 
+#include <stdint.h>
+
 /**
  * Makes a state directory and takes its lock.
  *
  * @param dir     absolute
+ * @param wait_ms how long a holder that is unmounting is waited for
  * @param lock_fd holds the lock until it is closed, on success
  * @param err     filled on failure
  * @return 0, -EBUSY, -EPERM, or another negative errno
  */
-MUST_USE int store_dir_lock(const char *dir, int *lock_fd, struct err *err);
+MUST_USE int store_dir_lock(const char *dir, int64_t wait_ms, int *lock_fd,
+                            struct err *err);
 
 /**
  * Says whether store_dir_lock() would succeed now. Makes and changes nothing.

@@ -6,7 +6,8 @@
 #include <string.h>
 
 enum {
-    EVENT_MAX = 16 * 1024
+    EVENT_MAX = 16 * 1024,
+    TRIM_PART = 8, /* Of what is kept: that much goes at a time. */
 };
 
 /* Where the next event goes: its number, and its offset in the file. */
@@ -59,6 +60,20 @@ static int write_line(const struct store_event *event, int64_t seq,
                                event->detail ? event->detail : "{}");
 }
 
+/* Removes the oldest when there are many too many. */
+static int trim(struct store *store, uint64_t number, int64_t seq,
+                struct err *err) REQUIRES(store->lock)
+{
+    int64_t keep = store->events_keep;
+
+    if (!keep || seq <= keep || seq % (keep / TRIM_PART + 1) != 0) {
+        return 0;
+    }
+    return store_run(store, err,
+                     "DELETE FROM events WHERE session = ? AND seq <= ?", "ii",
+                     (int64_t)number, seq - keep);
+}
+
 int store_event_locked(struct store *store, uint64_t number,
                        const struct store_event *event, struct err *err)
 {
@@ -82,6 +97,9 @@ int store_event_locked(struct store *store, uint64_t number,
                        " VALUES (?, ?, ?, ?)",
                        "iiib", (int64_t)number, place.seq, place.offset,
                        line.data, line.size);
+    }
+    if (rc == 0) {
+        rc = trim(store, number, place.seq, err);
     }
     buf_done(&line);
     return rc;
@@ -120,6 +138,25 @@ static size_t copy_line(sqlite3_stmt *stmt, uint64_t offset, char *out,
     return n;
 }
 
+static int find_begin(struct store *store, uint64_t number, uint64_t *out,
+                      struct err *err) REQUIRES(store->lock)
+{
+    sqlite3_stmt *stmt = NULL;
+    int rc = store_query(store, &stmt, err,
+                         "SELECT min(offset) FROM events WHERE session = ?",
+                         "i", (int64_t)number);
+
+    if (rc < 0) {
+        return rc;
+    }
+    rc = store_step(store, stmt, err);
+    if (rc > 0) {
+        *out = (uint64_t)sqlite3_column_int64(stmt, 0);
+    }
+    (void)sqlite3_finalize(stmt);
+    return rc < 0 ? rc : 0;
+}
+
 static ssize_t read_locked(struct store *store, uint64_t number,
                            uint64_t offset, char *out, size_t size,
                            struct err *err) REQUIRES(store->lock)
@@ -150,21 +187,43 @@ static ssize_t read_locked(struct store *store, uint64_t number,
     return rc < 0 ? rc : (ssize_t)done;
 }
 
-ssize_t store_events_read(struct store *store, uint64_t number, uint64_t offset,
-                          void *out, size_t size, struct err *err)
+void store_events_keep(struct store *store, unsigned most)
 {
+    store->events_keep = most;
+}
+
+ssize_t store_events_read(struct store *store, uint64_t number,
+                          uint64_t *offset, void *out, size_t size,
+                          struct err *err)
+{
+    uint64_t begin = 0;
     ssize_t n;
 
-    if (offset > INT64_MAX) {
+    if (*offset > INT64_MAX) {
         return 0;
     }
     mutex_lock(&store->lock);
-    n = read_locked(store, number, offset, out, size, err);
+    n = find_begin(store, number, &begin, err);
+    if (n == 0) {
+        *offset = *offset < begin ? begin : *offset;
+        n = read_locked(store, number, *offset, out, size, err);
+    }
     mutex_unlock(&store->lock);
     return n;
 }
 
-uint64_t store_events_size(struct store *store, uint64_t number)
+uint64_t store_events_begin(struct store *store, uint64_t number)
+{
+    struct err err = ERR_INIT;
+    uint64_t begin = 0;
+
+    mutex_lock(&store->lock);
+    (void)!find_begin(store, number, &begin, &err);
+    mutex_unlock(&store->lock);
+    return begin;
+}
+
+uint64_t store_events_end(struct store *store, uint64_t number)
 {
     struct err err = ERR_INIT;
     struct place place = {0, 0};

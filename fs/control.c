@@ -17,7 +17,7 @@
 struct node control_node(const struct inode *inode)
 {
     const struct inode_key *key = inode_key(inode);
-    struct node node = {key->row, key->session, key->exec_n};
+    struct node node = {key->row, key->session, key->exec_n, key->begin};
 
     return node;
 }
@@ -214,6 +214,7 @@ static void reply_node(fuse_req_t req, const char *op, struct inode *dir,
         .row = node->row,
         .session = node->session,
         .exec_n = node->exec_n,
+        .begin = node->begin,
     };
     struct inode *inode = NULL;
     struct err err = ERR_INIT;

@@ -28,6 +28,7 @@ struct file {
     struct buf text GUARDED; /* by lock */
     bool shown GUARDED;      /* by lock: text has been made. */
     uint64_t place GUARDED;  /* by lock: how far was read; for poll. */
+    uint64_t missed GUARDED; /* by lock: bytes that went before it read them. */
     void *own;               /* The ops'. */
 };
 
@@ -70,6 +71,8 @@ void file_pending_done(struct list *list);
 struct file_ops {
     /* A read may take so long that it would hold up the loop. */
     bool slow;
+    /* Where its content begins, of all that it ever had. */
+    uint64_t (*begin)(const struct node_ctx *ctx);
     /* What a read from the start would give now. */
     uint64_t (*size)(const struct node_ctx *ctx);
     /* Makes file->own, or what else it needs from its opening on. */

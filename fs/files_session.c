@@ -59,23 +59,40 @@ static int error_show(const struct node_ctx *ctx, struct buf *out,
     return session_errors(ctx->session, out, err);
 }
 
+/*
+ * `events` loses its oldest lines. What is found by the name is then another
+ * file, which begins with the first line that is kept; whoever has the former
+ * one open goes on in it without noticing. So the size of each is right, and
+ * none ever shrinks.
+ */
+static uint64_t events_begin(const struct node_ctx *ctx)
+{
+    return session_events_begin(ctx->session);
+}
+
 static uint64_t events_size(const struct node_ctx *ctx)
 {
-    return session_events_size(ctx->session);
+    return session_events_end(ctx->session) - ctx->begin;
 }
 
 static ssize_t events_read(struct file *file, const struct file_call *call,
                            uint64_t offset, void *out, size_t size,
                            struct err *err)
 {
-    ssize_t n = session_events_read(file->node.session, offset, out, size, err);
+    uint64_t at = file->node.begin + offset;
+    uint64_t asked;
+    ssize_t n;
 
     (void)call;
+    mutex_lock(&file->lock);
+    at += file->missed;
+    asked = at;
+    n = session_events_read(file->node.session, &at, out, size, err);
     if (n >= 0) {
-        mutex_lock(&file->lock);
-        file->place = offset + (uint64_t)n;
-        mutex_unlock(&file->lock);
+        file->missed += at - asked;
+        file->place = at + (uint64_t)n;
     }
+    mutex_unlock(&file->lock);
     return n;
 }
 
@@ -86,10 +103,11 @@ static bool events_readable(struct file *file)
     mutex_lock(&file->lock);
     place = file->place;
     mutex_unlock(&file->lock);
-    return session_events_size(file->node.session) > place;
+    return session_events_end(file->node.session) > place;
 }
 
 static const struct file_ops events_ops = {
+    .begin = events_begin,
     .size = events_size,
     .read = events_read,
     .readable = events_readable,

@@ -33,9 +33,10 @@ struct fs {
     struct parks *parks;
     struct pollers *pollers;
     struct kernel *kernel;
-    uid_t uid;   /* The mounting user, */
-    gid_t gid;   /* and the group: the owners of the control files. */
-    bool shared; /* The group may use them. */
+    int64_t end_ms; /* How long the end may take. */
+    uid_t uid;      /* The mounting user, */
+    gid_t gid;      /* and the group: the owners of the control files. */
+    bool shared;    /* The group may use them. */
 };
 
 /*

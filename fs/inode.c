@@ -61,7 +61,7 @@ static void free_inode(struct inode *inode)
 static bool same_key(const struct inode_key *a, const struct inode_key *b)
 {
     return a->row == b->row && a->session == b->session &&
-           a->exec_n == b->exec_n && a->ws == b->ws;
+           a->exec_n == b->exec_n && a->begin == b->begin && a->ws == b->ws;
 }
 
 static size_t hash_key(const struct inode_key *key)
@@ -69,7 +69,7 @@ static size_t hash_key(const struct inode_key *key)
     uint64_t h = (uint64_t)(uintptr_t)key->row;
 
     h = (h ^ (uint64_t)(uintptr_t)key->session) * 0x9e3779b97f4a7c15U;
-    h = (h ^ (h >> 29) ^ key->exec_n) * 0xbf58476d1ce4e5b9U;
+    h = (h ^ (h >> 29) ^ key->exec_n ^ key->begin) * 0xbf58476d1ce4e5b9U;
     h = (h ^ (h >> 32) ^ (uint64_t)(uintptr_t)key->ws) * 0x94d049bb133111ebU;
     return (size_t)(h ^ (h >> 31));
 }

@@ -20,6 +20,7 @@ struct inode_key {
     const struct node_row *row; /* NULL: a file below workspace/. */
     struct session *session;    /* NULL above sessions/ID. */
     uint64_t exec_n;            /* 0 but for execs/N and below. */
+    uint64_t begin;             /* As in struct node. */
     struct ws_node *ws;         /* NULL: a control file, or workspace/ itself,
                                    whose tree comes and goes. */
 };

@@ -25,8 +25,7 @@
 #include <unistd.h>
 
 enum {
-    MAX_THREADS = 16,
-    PAUSE_MS = 20 * 1000, /* For all sandboxes, at the end. */
+    MAX_THREADS = 16
 };
 
 static void workspace_changed(void *arg, struct session *session)
@@ -159,6 +158,10 @@ static int start(struct fs *fs, const struct options *options, struct err *err)
         .provider = options->provider,
         .uid = fs->uid,
         .gid = fs->gid,
+        .on_unmount = (enum registry_end)options->on_unmount,
+        .wait_ms = fs->end_ms,
+        .events_keep = options->events_keep,
+        .execs_keep = options->execs_keep,
         .raw_links = options->links == OPTIONS_LINKS_RAW,
         .hooks = {fs, workspace_changed, session_news, sandbox_left},
     };
@@ -193,7 +196,7 @@ static void stop(struct fs *fs)
     if (fs->inodes) {
         inode_table_clear(fs->inodes);
     }
-    if (!registry_close(fs->mount.registry, PAUSE_MS)) {
+    if (!registry_close(fs->mount.registry, fs->end_ms)) {
         log_error("a call of an engine does not end; it is left behind");
         _exit(EXIT_FAILURE);
     }
@@ -234,6 +237,7 @@ static int mount_and_serve(const struct options *options, struct err *err)
     struct daemon daemon;
     struct fs fs = {
         .mount = {.started_us = clock_wall_us()},
+        .end_ms = INT64_C(1000) * options->unmount_timeout,
         .uid = getuid(),
         .gid = options->gid,
         .shared = options->group[0] != '\0',

@@ -43,6 +43,7 @@ int node_ctx_init(const struct node_mount *mount, const struct caller *caller,
     struct node_ctx ctx = {
         .mount = mount,
         .session = node->session,
+        .begin = node->begin,
         .caller = *caller,
     };
 
@@ -89,7 +90,8 @@ static uint64_t number_of(const struct session *session)
 
 uint64_t node_ino(const struct node *node)
 {
-    return make_ino(number_of(node->session), node->exec_n, node->row);
+    return make_ino(number_of(node->session), node->exec_n + node->begin,
+                    node->row);
 }
 
 /* Of the directory above: one that was made at run time lies in a directory
@@ -122,6 +124,14 @@ static bool is_there(const struct node_ctx *ctx, const struct node_row *row)
     return there;
 }
 
+/* Makes a node its directory's child of that row. */
+static void become(struct node *node, const struct node_ctx *ctx,
+                   const struct node_row *row)
+{
+    node->row = row;
+    node->begin = row->ops && row->ops->begin ? row->ops->begin(ctx) : 0;
+}
+
 static const struct node_row *find_row(const struct node_row *dir,
                                        const char *name)
 {
@@ -147,7 +157,7 @@ int node_find(const struct node_ctx *ctx, const struct node *dir,
     }
     node_copy(dir, &found);
     if (row && is_there(ctx, row)) {
-        found.row = row;
+        become(&found, ctx, row);
         *out = found;
         return 0;
     }
@@ -195,7 +205,7 @@ static bool tell_fixed(const struct listing *listing, uint64_t offset)
     if (offset == 1) {
         return tell(listing, "..", up_ino(dir), S_IFDIR, FIRST_ROW);
     }
-    child.row = &dir->row->rows[offset - FIRST_ROW];
+    become(&child, listing->ctx, &dir->row->rows[offset - FIRST_ROW]);
     if ((child.row->flags & NODE_UNLISTED) ||
         !is_there(listing->ctx, child.row)) {
         return true;

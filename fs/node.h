@@ -35,6 +35,8 @@ struct node {
     const struct node_row *row;
     struct session *session; /* NULL above sessions/ID. */
     uint64_t exec_n;         /* 0 but for execs/N and below. */
+    uint64_t begin;          /* Of a file that loses its oldest: where it began
+                              * when it was looked up; each is another file. */
 };
 
 /* What a row's functions work on; borrowed for the call. */
@@ -42,6 +44,7 @@ struct node_ctx {
     const struct node_mount *mount;
     struct session *session;
     struct exec *exec; /* Set for execs/N and below. */
+    uint64_t begin;    /* As in struct node. */
     struct caller caller;
 };
 

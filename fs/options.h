@@ -21,6 +21,10 @@ struct options {
     char state[PATH_MAX];       /* Absolute. */
     char config[PATH_MAX];      /* --config; empty: the usual file. */
     char provider[64];
+    unsigned on_unmount;      /* enum registry_end */
+    unsigned unmount_timeout; /* Seconds. */
+    unsigned events_keep;
+    unsigned execs_keep;
     unsigned links; /* enum options_links */
     unsigned suid;  /* How often these were asked for. */
     unsigned dev;

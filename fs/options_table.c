@@ -24,12 +24,18 @@
         ROW(name_, value_, OPTION_WORD, member, fallback_, text_),             \
             .words = (words_)                                                  \
     }
+#define NUMBER(name_, value_, member, min_, max_, fallback_, text_)            \
+    {                                                                          \
+        ROW(name_, value_, OPTION_NUMBER, member, fallback_, text_),           \
+            .min = (min_), .max = (max_)                                       \
+    }
 #define COUNT(name_, member)                                                   \
     {                                                                          \
         ROW(name_, NULL, OPTION_COUNT, member, NULL, NULL)                     \
     }
 
 /* In the order of their enums. */
+static const char *const end_words[] = {"pause", "keep", "delete", NULL};
 static const char *const link_words[] = {"safe", "raw", NULL};
 
 const struct option_row option_rows[] = {
@@ -44,6 +50,15 @@ const struct option_row option_rows[] = {
     WORD("links", "safe|raw", links, link_words, "safe",
          "what a symbolic link in a workspace says that leads out of it: "
          "nothing, or as stored (default: safe)"),
+    WORD("on_unmount", "pause|keep|delete", on_unmount, end_words, "pause",
+         "what becomes of running sandboxes at the end (default: pause)"),
+    NUMBER("unmount_timeout", "SECONDS", unmount_timeout, 1, 3600, "30",
+           "how long the end may take, and a start waits for the end of "
+           "another daemon on the same state (default: 30)"),
+    NUMBER("events_keep", "N", events_keep, 1, 10000000, "10000",
+           "how many events of each session stay at least (default: 10000)"),
+    NUMBER("execs_keep", "N", execs_keep, 1, 1000000, "1000",
+           "how many commands of each session stay (default: 1000)"),
     FLAG("ro", read_only, "mount read-only: nothing can be changed or run"),
     FLAG("noexec", no_exec, "the host runs no programs that lie in the mount"),
     COUNT("suid", suid),

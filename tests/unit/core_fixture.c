@@ -263,13 +263,14 @@ void fixture_exec(struct session *session, const char *words,
 
 char *fixture_events(struct session *session)
 {
-    uint64_t size = session_events_size(session);
+    uint64_t size = session_events_end(session);
+    uint64_t offset = 0;
     char *text = calloc(1, size + 1);
     struct err err = ERR_INIT;
 
     assert_non_null(text);
-    assert_int_equal(session_events_read(session, 0, text, size + 1, &err),
-                     size);
+    assert_int_equal(
+        session_events_read(session, &offset, text, size + 1, &err), size);
     return text;
 }
 

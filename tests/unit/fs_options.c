@@ -239,12 +239,55 @@ static void the_state_and_the_mount_point_lie_apart(void **state)
     assert_int_equal(rmdir(dir), 0);
 }
 
+static void words_and_numbers_are_those_of_the_table(void **state)
+{
+    static const struct {
+        const char *list;
+        const char *words; /* NULL: good. */
+    } rows[] = {
+        {"links=safe,on_unmount=keep", NULL},
+        {"links=Raw", "option 'links' cannot be 'Raw', but safe|raw"},
+        {"links=", "option 'links' needs a value"},
+        {"links", "option 'links' needs a value"},
+        {"events_keep=1", NULL},
+        {"events_keep=10000000", NULL},
+        {"events_keep=0",
+         "option 'events_keep' is a number from 1 to 10000000"},
+        {"events_keep=-1",
+         "option 'events_keep' is a number from 1 to 10000000"},
+        {"events_keep=10000001",
+         "option 'events_keep' is a number from 1 to 10000000"},
+        {"events_keep=99999999999999999999999",
+         "option 'events_keep' is a number from 1 to 10000000"},
+        {"unmount_timeout=1s",
+         "option 'unmount_timeout' is a number from 1 to 3600"},
+        {"unmount_timeout= 1",
+         "option 'unmount_timeout' is a number from 1 to 3600"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        char list[64];
+        char *argv[] = {(char[]){"sessionfs"}, (char[]){"-o"}, list,
+                        (char[]){"/dev"}, NULL};
+        struct options options;
+        struct err err = ERR_INIT;
+
+        (void)snprintf(list, sizeof(list), "%s", rows[i].list);
+        optind = 0;
+        assert_int_equal(options_parse(4, argv, &options, &err),
+                         rows[i].words ? -EINVAL : 0);
+        assert_string_equal(err.msg, rows[i].words ? rows[i].words : "");
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_backslash_makes_a_comma_part_of_an_option),
         cmocka_unit_test(
             what_mount_adds_is_taken_and_what_people_ask_for_refused),
+        cmocka_unit_test(words_and_numbers_are_those_of_the_table),
         cmocka_unit_test(the_command_line_wins_over_a_file_of_options),
         cmocka_unit_test(a_bad_file_of_options_is_refused_with_its_line),
         cmocka_unit_test(the_state_and_the_mount_point_lie_apart),

@@ -27,7 +27,7 @@ static void reopen(struct place *place)
 
     store_close(place->store);
     place->store = NULL;
-    if (store_open(place->dir, &place->store, &err) < 0) {
+    if (store_open(place->dir, 0, &place->store, &err) < 0) {
         fail_msg("%s", err.msg);
     }
 }
@@ -114,10 +114,10 @@ static void a_directory_of_others_is_not_taken(void **state)
     assert_true(fd >= 0);
     (void)close(fd);
     assert_int_equal(chmod(dir, 0777), 0);
-    assert_int_equal(store_open(dir, &store, &err), -EPERM);
+    assert_int_equal(store_open(dir, 0, &store, &err), -EPERM);
     assert_int_equal(unlink(file), 0);
     err_clear(&err);
-    assert_int_equal(store_open(dir, &store, &err), 0);
+    assert_int_equal(store_open(dir, 0, &store, &err), 0);
     store_close(store);
 }
 
@@ -129,13 +129,13 @@ static void a_missing_directory_is_made_with_its_parents(void **state)
     char dir[128];
 
     (void)snprintf(dir, sizeof(dir), "%s/x/y", place->dir);
-    assert_int_equal(store_open(dir, &store, &err), 0);
+    assert_int_equal(store_open(dir, 0, &store, &err), 0);
     store_close(store);
     assert_int_equal(mode_of(place, "x"), 0700);
     assert_int_equal(mode_of(place, "x/y"), 0700);
     (void)snprintf(dir, sizeof(dir), "%s/lock/y", place->dir);
-    assert_int_equal(store_open(dir, &store, &err), -ENOTDIR);
-    assert_int_equal(store_open("relative", &store, &err), -EINVAL);
+    assert_int_equal(store_open(dir, 0, &store, &err), -ENOTDIR);
+    assert_int_equal(store_open("relative", 0, &store, &err), -EINVAL);
 }
 
 static void a_file_that_is_no_database_is_refused(void **state)
@@ -155,7 +155,7 @@ static void a_file_that_is_no_database_is_refused(void **state)
         assert_true(fputs("not a database\n", file) >= 0);
     }
     assert_int_equal(fclose(file), 0);
-    assert_int_equal(store_open(place->dir, &store, &err), -EIO);
+    assert_int_equal(store_open(place->dir, 0, &store, &err), -EIO);
     assert_non_null(strstr(err.msg, "not a database"));
 }
 
@@ -167,7 +167,7 @@ static void a_second_holder_is_told_the_pid_of_the_first(void **state)
     char pid[32];
 
     (void)snprintf(pid, sizeof(pid), "process %d", (int)getpid());
-    assert_int_equal(store_open(place->dir, &store, &err), -EBUSY);
+    assert_int_equal(store_open(place->dir, 0, &store, &err), -EBUSY);
     assert_non_null(strstr(err.msg, pid));
 }
 
@@ -183,7 +183,7 @@ static void a_holder_that_is_unmounting_is_waited_for(void **state)
     place->store = NULL;
     child = fork();
     if (child == 0) {
-        if (store_open(place->dir, &store, &err) < 0) {
+        if (store_open(place->dir, 0, &store, &err) < 0) {
             _exit(1);
         }
         store_closing(store);
@@ -191,7 +191,9 @@ static void a_holder_that_is_unmounting_is_waited_for(void **state)
         _exit(0); /* Lets the lock go. */
     }
     (void)usleep(200 * 1000);
-    assert_int_equal(store_open(place->dir, &place->store, &err), 0);
+    assert_int_equal(store_open(place->dir, 300, &place->store, &err), -EBUSY);
+    assert_non_null(strstr(err.msg, "unmounting"));
+    assert_int_equal(store_open(place->dir, 30000, &place->store, &err), 0);
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_int_equal(status, 0);
 }
@@ -213,7 +215,7 @@ static void a_database_of_a_later_version_is_refused(void **state)
     assert_true(fd >= 0);
     assert_int_equal(pwrite(fd, version, 4, 60), 4);
     (void)close(fd);
-    assert_int_equal(store_open(place->dir, &store, &err), -EPROTONOSUPPORT);
+    assert_int_equal(store_open(place->dir, 0, &store, &err), -EPROTONOSUPPORT);
 }
 
 static void numbers_are_never_used_twice(void **state)
@@ -269,6 +271,7 @@ static void events_read_as_one_file_from_any_offset(void **state)
     struct err err = ERR_INIT;
     char whole[8192];
     char part[64];
+    uint64_t offset = 0;
     ssize_t size;
 
     for (unsigned i = 0; i < 20; i++) {
@@ -278,16 +281,17 @@ static void events_read_as_one_file_from_any_offset(void **state)
             store_event_add(place->store, i % 3 ? number : other, &event, &err),
             0);
     }
-    size =
-        store_events_read(place->store, number, 0, whole, sizeof(whole), &err);
+    size = store_events_read(place->store, number, &offset, whole,
+                             sizeof(whole), &err);
     assert_true(size > 0);
-    assert_int_equal(store_events_size(place->store, number), size);
+    assert_int_equal(store_events_end(place->store, number), size);
     for (ssize_t at = 0; at <= size + 1; at += 1) {
         size_t left = at < size ? (size_t)(size - at) : 0;
         size_t want = left < sizeof(part) ? left : sizeof(part);
 
-        assert_int_equal(store_events_read(place->store, number, (uint64_t)at,
-                                           part, sizeof(part), &err),
+        offset = (uint64_t)at;
+        assert_int_equal(store_events_read(place->store, number, &offset, part,
+                                           sizeof(part), &err),
                          want);
         assert_memory_equal(part, whole + at, want);
     }
@@ -297,6 +301,60 @@ static void events_read_as_one_file_from_any_offset(void **state)
     assert_non_null(strstr(whole, "\"seq\":2,\"event\":\"test\",\"exec\":1,"
                                   "\"uid\":7,\"pid\":9,"
                                   "\"detail\":{\"x\":1}}\n"));
+}
+
+/* The first and the last number in a part of the events. */
+static void seqs(const char *text, unsigned long *first, unsigned long *last)
+{
+    const char *at = strstr(text, "\"seq\":");
+
+    assert_non_null(at);
+    *first = strtoul(at + 6, NULL, 10);
+    while (at) {
+        *last = strtoul(at + 6, NULL, 10);
+        at = strstr(at + 1, "\"seq\":");
+    }
+}
+
+static void the_oldest_events_go_and_the_others_keep_their_offsets(void **state)
+{
+    struct place *place = *state;
+    uint64_t number = add(place, "a");
+    uint64_t other = add(place, "b");
+    const struct store_event event = {.name = "test"};
+    unsigned long first = 0, last = 0;
+    struct err err = ERR_INIT;
+    uint64_t begin = 0, end, offset;
+    char text[4096] = "";
+
+    store_events_keep(place->store, 16);
+    for (unsigned i = 2; i < 200; i++) {
+        end = store_events_end(place->store, number);
+        assert_int_equal(store_event_add(place->store, number, &event, &err),
+                         0);
+        assert_true(store_events_begin(place->store, number) >= begin);
+        begin = store_events_begin(place->store, number);
+        offset = end; /* The new one is where the end was. */
+        assert_true(store_events_read(place->store, number, &offset, text,
+                                      sizeof(text) - 1, &err) > 0);
+        assert_int_equal(offset, end);
+        seqs(text, &first, &last);
+        assert_int_equal(first, i);
+        offset = 0; /* Who asks for what is gone gets the first. */
+        memset(text, 0, sizeof(text));
+        assert_true(store_events_read(place->store, number, &offset, text,
+                                      sizeof(text) - 1, &err) > 0);
+        assert_int_equal(offset, begin);
+        seqs(text, &first, &last);
+        assert_int_equal(last, i);
+        assert_true(i < 16 || last - first + 1 >= 16);
+        assert_true(last - first + 1 < 16 + 3);
+        if (i % 50 == 0) {
+            reopen(place);
+            store_events_keep(place->store, 16);
+        }
+    }
+    assert_int_equal(store_events_begin(place->store, other), 0);
 }
 
 static void the_last_twenty_failures_are_kept(void **state)
@@ -369,6 +427,7 @@ int main(void)
         T(numbers_are_never_used_twice),
         T(an_old_generation_is_refused),
         T(events_read_as_one_file_from_any_offset),
+        T(the_oldest_events_go_and_the_others_keep_their_offsets),
         T(the_last_twenty_failures_are_kept),
         T(open_commands_are_lost_at_the_next_start),
     };
