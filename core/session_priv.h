@@ -191,6 +191,13 @@ bool session_idle_locked(struct session *session) REQUIRES(session->lock);
 
 /* ---- session_life.c: in the life thread only ---- */
 
+/* Also while the queue goes on once providers are closed: not 0 then. */
+MUST_USE int session_need_engine(struct session *session, struct err *err);
+/* The recorded status; false where there is no sandbox. */
+bool session_record_status(struct session *session, enum session_status *out);
+/* The event of a call that failed. */
+void session_life_failed(struct session *session, const char *operation,
+                         const struct caller *caller, const struct err *why);
 /* What happened to the instance, for `events`. */
 struct life_event {
     const char *name;  /* NULL: nothing to tell, unless it was replaced. */
@@ -204,23 +211,41 @@ MUST_USE int session_life_put(struct session *session,
                               struct store_state *state,
                               const struct life_event *event, struct err *err);
 
+/* A call that leaves the sandbox in another status. */
+struct life_change {
+    provider_life_fn *call;
+    enum session_wait wait;
+    const char *point; /* Of a chosen crash: called, and not yet recorded. */
+    enum session_status status;
+};
+/* Calls the engine and records what it did. */
+MUST_USE int session_life_change(struct session *session,
+                                 const struct life_change *change,
+                                 const struct life_event *event,
+                                 struct err *err);
 MUST_USE int session_life_ensure(struct session *session, bool replace,
                                  const struct caller *caller, struct err *err);
+MUST_USE int session_life_destroy(struct session *session,
+                                  const struct caller *caller, struct err *err);
+/* Takes a checkpoint where the provider has them. */
+MUST_USE int session_life_checkpoint(struct session *session, struct err *err);
+
+/* ---- session_init.c: in the life thread only ---- */
+
+/* Runs the config's init commands where that is due, from the first. */
+MUST_USE int session_life_init(struct session *session,
+                               const struct caller *caller, struct err *err);
+
+/* ---- session_pause.c: in the life thread only ---- */
+
 MUST_USE int session_life_pause(struct session *session,
                                 const struct caller *caller, const char *cause,
                                 struct err *err);
 /* The same, unless the sandbox was used meanwhile. */
 MUST_USE int session_life_pause_idle(struct session *session, struct err *err);
-MUST_USE int session_life_destroy(struct session *session,
-                                  const struct caller *caller, struct err *err);
 /* At the start, before any job: what an earlier daemon left running is watched
  * again, or is recorded as what became of it. */
 void session_life_take_up(struct session *session);
-/* Runs the config's init commands where that is due, from the first. */
-MUST_USE int session_life_init(struct session *session,
-                               const struct caller *caller, struct err *err);
-/* Takes a checkpoint where the provider has them. */
-MUST_USE int session_life_checkpoint(struct session *session, struct err *err);
 
 /* ---- session_state.c ---- */
 
