@@ -73,6 +73,7 @@ static int load_locked(struct registry *registry,
     if (rc == 0) {
         session->refs = 1;
         list_add(bucket_of(registry, row->number), &session->link);
+        registry->loaded++;
         *out = session;
     }
     return rc;
@@ -169,6 +170,7 @@ static void reap(void *arg)
     unused = session->refs == 0;
     if (unused) {
         list_remove(&session->link);
+        registry->loaded--;
     }
     mutex_unlock(&registry->lock);
     if (unused) {

@@ -52,6 +52,7 @@ struct registry {
     struct mutex lock; /* Of all GUARDED members below. */
     struct cond calm;  /* jobs or sinks has changed. */
     struct list buckets[REGISTRY_BUCKETS] GUARDED;
+    unsigned loaded GUARDED; /* Sessions in the buckets. */
     unsigned jobs GUARDED;  /* Queued or running. */
     unsigned works GUARDED; /* Pieces of work that threads of sessions do. */
     unsigned sinks GUARDED; /* Commands whose sink is not closed. */
