@@ -53,11 +53,11 @@ struct registry {
     struct cond calm;  /* jobs or sinks has changed. */
     struct list buckets[REGISTRY_BUCKETS] GUARDED;
     unsigned loaded GUARDED; /* Sessions in the buckets. */
-    unsigned jobs GUARDED;  /* Queued or running. */
-    unsigned works GUARDED; /* Pieces of work that threads of sessions do. */
-    unsigned sinks GUARDED; /* Commands whose sink is not closed. */
-    bool closing GUARDED;   /* No new jobs. */
-    bool dead GUARDED;      /* Sessions are freed by the closer. */
+    unsigned jobs GUARDED;   /* Queued or running. */
+    unsigned works GUARDED;  /* Pieces of work that threads of sessions do. */
+    unsigned sinks GUARDED;  /* Commands whose sink is not closed. */
+    bool closing GUARDED;    /* No new jobs. */
+    bool dead GUARDED;       /* Sessions are freed by the closer. */
     bool engines_closed GUARDED;
 };
 

@@ -3,6 +3,7 @@
 
 #include "core/buf.h"
 #include "core/cleanup.h"
+#include "core/exec_priv.h"
 #include "core/json.h"
 #include "core/registry_priv.h"
 #include "core/session_priv.h"
@@ -114,6 +115,7 @@ int session_new(struct registry *registry, const struct store_session *row,
 
 void session_free(struct session *session)
 {
+    exec_save_late(session, true);
     workers_free(session->life);
     workers_free(session->status);
     workers_free(session->files);

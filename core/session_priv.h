@@ -94,6 +94,7 @@ struct session {
     bool initing GUARDED;        /* Init commands run. */
     unsigned background GUARDED; /* Commands that run beside the queue. */
     struct list execs GUARDED;   /* Of struct exec, while they live. */
+    unsigned unsaved GUARDED;    /* Of them: whose end is not recorded. */
     struct exec_kept kept GUARDED;
     bool retired GUARDED; /* Old commands were removed once. */
     int refused GUARDED;  /* Why the newest command was not taken; 0: it was. */
@@ -175,8 +176,8 @@ bool session_unqueue(struct session *session, struct job *job)
 void session_cancel_all(struct session *session) EXCLUDES(session->lock);
 /* The current job has ended; the queue goes on. */
 void session_job_over(struct session *session) EXCLUDES(session->lock);
-/* The current job goes on beside the queue, until session_background_over(). */
-void session_job_aside(struct session *session) EXCLUDES(session->lock);
+/* One more command runs beside the queue, until session_background_over(). */
+void session_background_begin(struct session *session) EXCLUDES(session->lock);
 void session_background_over(struct session *session) EXCLUDES(session->lock);
 /* Init commands are about to run: -EBUSY when the sandbox is to be stopped,
  * which was accepted before. */

@@ -11,6 +11,7 @@
  *   hang            until its token fires
  *   gate            until engine_open_gate()
  *   late:TEXT       output after its end
+ *   now             as first word: all of it before the call returns
  */
 #ifndef SESSIONFS_TESTS_ENGINE_H
 #define SESSIONFS_TESTS_ENGINE_H
