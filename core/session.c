@@ -32,13 +32,17 @@ const char *session_status_name(enum session_status status)
 static int read_config(struct session *session, const char *text,
                        struct err *err) REQUIRES(session->lock)
 {
+    const struct registry *registry = session->registry;
+    const struct provider_ops *ops;
     int rc = config_parse(text, &session->config, err);
 
-    if (rc == 0) {
-        session->provider =
-            registry_provider(session->registry, session->config.provider);
+    if (rc < 0) {
+        return rc;
     }
-    return rc;
+    session->provider =
+        registry_provider(session->registry, session->config.provider);
+    ops = registry_ops(registry, session->config.provider);
+    return ops ? config_fill(&session->config, ops->keys, err) : 0;
 }
 
 static int read_record(struct session *session, struct err *err)

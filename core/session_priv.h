@@ -84,6 +84,7 @@ struct session {
     /* These change while no job runs, so a job reads them without the lock. */
     struct config config GUARDED;
     struct provider *provider GUARDED; /* NULL: not open, or not yet. */
+    uint64_t config_version GUARDED;   /* Moves with them. */
 
     struct list queue GUARDED; /* Of struct job. */
     struct job *current GUARDED;
@@ -189,6 +190,12 @@ MUST_USE int session_ensure_for_exec(struct session *session, struct err *err)
     EXCLUDES(session->lock);
 /* Whether a command runs or waits, or anything else does. */
 bool session_idle_locked(struct session *session) REQUIRES(session->lock);
+
+/* ---- session_config.c ---- */
+
+/* Makes the sandbox run, in the background. What goes wrong is recorded. */
+void session_auto_start(struct session *session, const struct caller *caller)
+    EXCLUDES(session->lock);
 
 /* ---- session_life.c: in the life thread only ---- */
 

@@ -135,6 +135,21 @@ MUST_USE int store_session_rename(struct store *store, uint64_t number,
                                   struct err *err);
 
 /**
+ * Gives a session another config.
+ *
+ * @param store  the store
+ * @param number of the session
+ * @param config JSON
+ * @param event  recorded with it
+ * @param err    filled on failure
+ * @return 0, -ENOSPC, -EIO
+ */
+MUST_USE int store_session_configure(struct store *store, uint64_t number,
+                                     const char *config,
+                                     const struct store_event *event,
+                                     struct err *err);
+
+/**
  * Reads the first sessions above a number, ascending.
  *
  * @param store the store
