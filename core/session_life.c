@@ -53,6 +53,9 @@ static int put_event(struct session *session, struct store_state *state,
     if (what->cause) {
         js_set_text(detail, "cause", what->cause);
     }
+    if (what->replaced) {
+        js_set_bool(detail, "replaced", true);
+    }
     if (what->processes_lost) {
         js_set_text(detail, "processes", "lost");
     }
@@ -68,11 +71,7 @@ static int put_event(struct session *session, struct store_state *state,
 int session_life_put(struct session *session, struct store_state *state,
                      const struct life_event *what, struct err *err)
 {
-    struct life_event replaced = {
-        .name = "sandbox.replaced",
-        .cause = what->name,
-        .caller = what->caller,
-    };
+    struct life_event event = *what;
     int rc;
 
     if (!replaces(session, state)) {
@@ -80,7 +79,11 @@ int session_life_put(struct session *session, struct store_state *state,
                           : session_record_put(session, state, NULL, err);
     }
     state->generation++;
-    rc = put_event(session, state, &replaced, err);
+    event.replaced = true;
+    if (!event.name) {
+        event.name = "sandbox.replaced";
+    }
+    rc = put_event(session, state, &event, err);
     session_files_drop(session);
     session_changed(session);
     return rc;

@@ -211,6 +211,7 @@ struct life_event {
     const char *name;  /* NULL: nothing to tell, unless it was replaced. */
     const char *cause; /* NULL: none. */
     bool processes_lost;
+    bool replaced; /* session_life_put()'s own: the instance is another one. */
     const struct caller *caller;
 };
 /* session_record_put(), which every change of the instance goes through: with
