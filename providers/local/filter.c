@@ -118,6 +118,20 @@ static const struct bad_argument {
     {"mknod", 1, S_IFMT, S_IFBLK},
     {"mknodat", 2, S_IFMT, S_IFCHR},
     {"mknodat", 2, S_IFMT, S_IFBLK},
+    /* Process 1, which may have the commands' id. */
+    {"ioprio_set", 1, UINT32_MAX, 1},
+    {"kill", 0, UINT32_MAX, 1},
+    {"pidfd_open", 0, UINT32_MAX, 1},
+    {"prlimit64", 0, UINT32_MAX, 1},
+    {"rt_sigqueueinfo", 0, UINT32_MAX, 1},
+    {"rt_tgsigqueueinfo", 0, UINT32_MAX, 1},
+    {"sched_setaffinity", 0, UINT32_MAX, 1},
+    {"sched_setattr", 0, UINT32_MAX, 1},
+    {"sched_setparam", 0, UINT32_MAX, 1},
+    {"sched_setscheduler", 0, UINT32_MAX, 1},
+    {"setpriority", 1, UINT32_MAX, 1},
+    {"tgkill", 0, UINT32_MAX, 1},
+    {"tkill", 0, UINT32_MAX, 1},
 };
 
 /* The last that is checked one by one; all above are refused. */

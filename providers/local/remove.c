@@ -17,6 +17,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #define MOVED_PREFIX ".sessionfs-removed."
 
@@ -39,12 +40,33 @@ static int check(const struct removal *removal)
     return 0;
 }
 
+/*
+ * To root nothing is shut. To another the workload's directories may be, and
+ * overlayfs shuts one of its own; they are that user's, who may open them.
+ */
+static void open_up(int parent, const char *name)
+{
+    AUTO_FD int fd = -1;
+    char path[32];
+
+    if (geteuid() == 0) {
+        return;
+    }
+    fd = openat(parent, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    if (fd >= 0) {
+        (void)chmod(path, 0700);
+    }
+}
+
 static DIR *open_dir(int parent, const char *name)
 {
-    int fd =
-        openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    int fd = -1;
+    DIR *dir;
 
+    open_up(parent, name);
+    fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    dir = fd < 0 ? NULL : fdopendir(fd);
     if (!dir) {
         cleanup_fd(&fd);
     }
@@ -56,6 +78,7 @@ static int move_up(struct removal *removal, int dir, const char *name)
     char moved[64];
     int rc;
 
+    open_up(dir, name);
     do {
         (void)snprintf(moved, sizeof(moved), MOVED_PREFIX "%" PRIu64,
                        removal->moved++);

@@ -10,6 +10,7 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <limits.h>
 #include <mqueue.h>
 #include <sched.h>
 #include <signal.h>
@@ -30,6 +31,7 @@
 enum {
     POWER_LEAST = 70,
     NORMAL_USER = 65534,
+    LONG_ENOUGH_S = 60,
 };
 
 /* What stands outside, to be reached or not. */
@@ -225,6 +227,12 @@ static void as_user_below_an_own_init(void)
     go_on_in_child();
 }
 
+static int user_namespace(const struct attempt_ctx *ctx)
+{
+    (void)ctx;
+    return unshare(CLONE_NEWUSER);
+}
+
 /* Whether it is allowed outside, whatever process 1 is there. */
 static int control(const struct attempt *at, const struct attempt_ctx *ctx,
                    void (*plain)(void), void (*below)(void),
@@ -267,9 +275,69 @@ static void give_program(struct bench *bench, struct bench_box *box,
     (void)close(root.fd);
 }
 
+/* Runs the program in a sandbox of this bench; what it said is to be freed. */
+static char *run_inside(struct bench *bench, const struct outside *out)
+{
+    const struct attempt_ctx *ctx = &out->ctx;
+    struct bench_box box;
+    struct bench_run run;
+    char script[1024];
+    char *said;
+
+    bench_create(bench, &box);
+    give_program(bench, &box, "local_attempt");
+    (void)snprintf(script, sizeof(script), "./local_attempt %d %d %d %s %s",
+                   ctx->pid, ctx->port, ctx->key, ctx->abstract, ctx->file);
+    (void)bench_script(bench, &box, script, &run);
+    bench_closed(&run);
+    said = strdup(bench_text(&run, COMMAND_STDOUT));
+    bench_run_done(&run);
+    bench_destroy(bench, &box);
+    return said;
+}
+
+/* As a normal user who makes sandboxes; writes what was said to `to`. */
+NORETURN static void be_user_with_sandbox(const struct outside *out, int to)
+{
+    struct bench bench;
+    char *said;
+
+    (void)alarm(LONG_ENOUGH_S);
+    become_normal();
+    bench_open(&bench);
+    said = run_inside(&bench, out);
+    (void)!write(to, said, strlen(said));
+    bench_close(&bench);
+    _exit(0);
+}
+
+static char *run_inside_of_user(const struct outside *out)
+{
+    char *said = calloc(1, PIPE_BUF * 16);
+    size_t size = 0;
+    ssize_t n = 1;
+    int pair[2];
+    pid_t pid;
+
+    assert_int_equal(pipe2(pair, O_CLOEXEC), 0);
+    pid = fork();
+    if (pid == 0) {
+        be_user_with_sandbox(out, pair[1]);
+    }
+    (void)close(pair[1]);
+    while (n > 0) {
+        n = read(pair[0], said + size, PIPE_BUF * 16 - 1 - size);
+        size += n > 0 ? (size_t)n : 0;
+    }
+    (void)close(pair[0]);
+    assert_int_equal(waitpid(pid, &(int){0}, 0), pid);
+    return said;
+}
+
 /* What was found, over all tables. */
 struct tally {
-    const char *said; /* What is left of the output from inside. */
+    const char *said;      /* What is left of the output from inside. */
+    const char *user_said; /* That of a user's sandbox; NULL: there is none. */
     int attempts;
     int with_power;
     int as_user; /* Of which a normal user outside can do. */
@@ -277,20 +345,24 @@ struct tally {
 };
 
 /* What the program inside said of one attempt. */
-static void said_of(struct tally *tally, const char *name,
+static void said_of(const char **said, const char *name,
                     char out[ATTEMPT_RESULT])
 {
     size_t len = strlen(name);
-    const char *end = strchr(tally->said, '\n');
+    const char *end = *said ? strchr(*said, '\n') : NULL;
 
-    (void)snprintf(out, ATTEMPT_RESULT, "not tried");
-    if (end && strncmp(tally->said, name, len) == 0 &&
-        tally->said[len] == '\t') {
+    (void)snprintf(out, ATTEMPT_RESULT, *said ? "not tried" : "-");
+    if (end && strncmp(*said, name, len) == 0 && (*said)[len] == '\t') {
         (void)snprintf(out, ATTEMPT_RESULT, "%.*s",
-                       (int)(end - tally->said - (ptrdiff_t)len - 1),
-                       tally->said + len + 1);
-        tally->said = end + 1;
+                       (int)(end - *said - (ptrdiff_t)len - 1),
+                       *said + len + 1);
+        *said = end + 1;
     }
+}
+
+static bool refused(const char *result)
+{
+    return strcmp(result, "allowed") != 0 && strcmp(result, "not tried") != 0;
 }
 
 static void judge(const struct attempt *at, const struct attempt_ctx *ctx,
@@ -299,24 +371,26 @@ static void judge(const struct attempt *at, const struct attempt_ctx *ctx,
     char root[ATTEMPT_RESULT];
     char user[ATTEMPT_RESULT];
     char inside[ATTEMPT_RESULT];
+    char of_user[ATTEMPT_RESULT];
     int power = control(at, ctx, as_root, as_root_below_an_own_init, root);
     int by_user = control(at, ctx, as_user, as_user_below_an_own_init, user);
     const char *word = power || by_user ? "" : "  (without power)";
 
-    said_of(tally, at->name, inside);
-    if (strcmp(inside, "allowed") == 0 || strcmp(inside, "not tried") == 0) {
+    said_of(&tally->said, at->name, inside);
+    said_of(&tally->user_said, at->name, of_user);
+    if (!refused(inside) || !refused(of_user)) {
         word = "  ESCAPED";
         tally->wrong++;
     }
-    if (geteuid() == 0 && !power && at->control == CONTROL_ALLOWED) {
+    if (!power && at->control == CONTROL_ALLOWED) {
         word = "  OUTSIDE, TOO, IT IS REFUSED";
         tally->wrong++;
     }
     tally->attempts++;
     tally->with_power += power || by_user;
     tally->as_user += by_user;
-    print_message("%-40s %-10s %-10s %-10s%s\n", at->name, root, user, inside,
-                  word);
+    print_message("%-40s %-10s %-10s %-10s %-10s%s\n", at->name, root, user,
+                  inside, of_user, word);
 }
 
 /* All that a sandbox is meant to let be, it does. */
@@ -324,33 +398,42 @@ static void judge_design(struct tally *tally)
 {
     for (const struct attempt *at = attempts_by_design; at->name; at++) {
         char inside[ATTEMPT_RESULT];
+        char of_user[ATTEMPT_RESULT];
 
-        said_of(tally, at->name, inside);
-        print_message("%-40s %-10s %-10s %-10s  (by design)\n", at->name, "",
-                      "", inside);
-        tally->wrong += strcmp(inside, "allowed") != 0;
+        said_of(&tally->said, at->name, inside);
+        said_of(&tally->user_said, at->name, of_user);
+        print_message("%-40s %-10s %-10s %-10s %-10s  (by design)\n", at->name,
+                      "", "", inside, of_user);
+        tally->wrong +=
+            refused(inside) || (tally->user_said && refused(of_user));
     }
+}
+
+static bool users_have_namespaces(void)
+{
+    const struct attempt make = {.name = "", .try = user_namespace};
+    const struct attempt_ctx none = {.row = NULL};
+    char result[ATTEMPT_RESULT];
+
+    return attempt_try(&make, &none, as_user, result);
 }
 
 static void attempts_are_refused(void **state)
 {
     struct outside out;
-    struct bench_box box;
-    struct bench_run run;
-    struct tally tally = {.said = ""};
-    char script[1024];
+    struct tally tally = {.attempts = 0};
+    char *said;
+    char *user_said = NULL;
 
-    bench_create(*state, &box);
     open_outside(&out, *state);
-    give_program(*state, &box, "local_attempt");
-    (void)snprintf(script, sizeof(script), "./local_attempt %d %d %d %s %s",
-                   out.ctx.pid, out.ctx.port, out.ctx.key, out.ctx.abstract,
-                   out.ctx.file);
-    (void)bench_script(*state, &box, script, &run);
-    bench_closed(&run);
-    tally.said = bench_text(&run, COMMAND_STDOUT);
-    print_message("%-40s %-10s %-10s %-10s\n", "attempt", "root", "user",
-                  "inside");
+    said = run_inside(*state, &out);
+    tally.said = said;
+    if (users_have_namespaces()) {
+        user_said = run_inside_of_user(&out);
+        tally.user_said = user_said;
+    }
+    print_message("%-40s %-10s %-10s %-10s %-10s\n", "attempt", "root", "user",
+                  "inside", "of a user");
     for (size_t i = 0; attempt_tables[i]; i++) {
         for (const struct attempt *at = attempt_tables[i]; at->name; at++) {
             judge(at, &out.ctx, &tally);
@@ -358,12 +441,13 @@ static void attempts_are_refused(void **state)
     }
     judge_design(&tally);
     print_message("%d attempts, %d with power, %d of a normal user, "
-                  "%d without power\n",
+                  "%d without power%s\n",
                   tally.attempts, tally.with_power, tally.as_user,
-                  tally.attempts - tally.with_power);
-    bench_run_done(&run);
+                  tally.attempts - tally.with_power,
+                  user_said ? "" : "; users may make no namespaces here");
+    free(user_said);
+    free(said);
     close_outside(&out);
-    bench_destroy(*state, &box);
     assert_int_equal(tally.wrong, 0);
     assert_true(tally.with_power >= POWER_LEAST);
 }
