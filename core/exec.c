@@ -26,7 +26,7 @@ const char *exec_status_name(enum exec_status status)
 
 /* ---- Objects ---- */
 
-static int new_log(struct session *session, struct exec_log **out,
+static int new_log(struct session *session, uint64_t n, struct exec_log **out,
                    struct err *err)
 {
     AUTO_FREE char *dir = NULL;
@@ -35,10 +35,11 @@ static int new_log(struct session *session, struct exec_log **out,
         dir = NULL;
         return err_set(err, ENOMEM, "out of memory");
     }
-    return exec_log_new(dir, 0, out, err);
+    return exec_log_new(dir, n, out, err);
 }
 
-int exec_new(struct session *session, struct exec **out, struct err *err)
+int exec_new(struct session *session, const struct exec_info *info, bool ended,
+             struct exec **out, struct err *err)
 {
     struct exec *exec = calloc(1, sizeof(*exec));
     int rc;
@@ -46,7 +47,7 @@ int exec_new(struct session *session, struct exec **out, struct err *err)
     if (!exec) {
         return err_set(err, ENOMEM, "out of memory");
     }
-    rc = new_log(session, &exec->log, err);
+    rc = new_log(session, info->n, &exec->log, err);
     if (rc < 0) {
         free(exec);
         return rc;
@@ -57,31 +58,15 @@ int exec_new(struct session *session, struct exec **out, struct err *err)
     list_init(&exec->job.link);
     exec->job.kind = JOB_EXEC;
     exec->job.session = session;
-    mutex_lock(&exec->lock);
-    list_init(&exec->watches);
-    mutex_unlock(&exec->lock);
-    *out = exec;
-    return 0;
-}
-
-void exec_discard(struct exec *exec)
-{
-    exec_log_free(exec->log);
-    mutex_done(&exec->lock);
-    free(exec);
-}
-
-void exec_become(struct session *session, struct exec *exec,
-                 const struct exec_info *info, bool ended)
-{
     exec->n = info->n;
     exec->background = info->background;
-    exec_log_name(exec->log, info->n);
     mutex_lock(&exec->lock);
+    list_init(&exec->watches);
     exec->info = *info;
     exec->ended = ended;
     mutex_unlock(&exec->lock);
-    list_add(&session->execs, &exec->link);
+    *out = exec;
+    return 0;
 }
 
 struct exec *exec_ref(struct exec *exec)
@@ -92,31 +77,18 @@ struct exec *exec_ref(struct exec *exec)
 
 void exec_unref(struct exec *exec)
 {
-    struct session *session;
-    bool last;
-
-    if (!exec) {
+    if (!exec || atomic_fetch_sub(&exec->refs, 1) != 1) {
         return;
     }
-    session = exec->job.session;
-    mutex_lock(&session->lock);
-    last = atomic_fetch_sub(&exec->refs, 1) == 1;
-    if (last) {
-        list_remove(&exec->link);
-    }
-    mutex_unlock(&session->lock);
-    if (last && exec->due) {
-        exec_retire_due(session, exec->n);
-    }
-    if (last) {
-        exec_discard(exec);
-        session_unref(session);
-    }
+    session_unref(exec->job.session);
+    exec_log_free(exec->log);
+    mutex_done(&exec->lock);
+    free(exec);
 }
 
 /* ---- Finding ---- */
 
-static struct exec *find_held(struct session *session, uint64_t n)
+static struct exec *find_live(struct session *session, uint64_t n)
     REQUIRES(session->lock)
 {
     list_each(node, &session->execs)
@@ -124,21 +96,10 @@ static struct exec *find_held(struct session *session, uint64_t n)
         struct exec *exec = container_of(node, struct exec, link);
 
         if (exec->n == n) {
-            return exec;
+            return exec_ref(exec);
         }
     }
     return NULL;
-}
-
-bool exec_retire_held(struct session *session, uint64_t n)
-{
-    struct exec *exec = find_held(session, n);
-
-    if (exec) {
-        /* One that still runs is looked for after its end. */
-        exec->due = exec_ended(exec);
-    }
-    return exec != NULL;
 }
 
 /* n 0: the newest. The session's reference for a new object is the caller's. */
@@ -147,25 +108,25 @@ static int find_locked(struct session *session, uint64_t n, bool *made,
     REQUIRES(session->lock)
 {
     struct exec_info info;
-    struct exec *exec;
+    struct exec *live;
     int rc = store_exec_load(session->registry->store, session->number, n,
                              &info, err);
 
     if (rc < 0) {
         return rc;
     }
-    exec = find_held(session, info.n);
-    if (exec) {
-        *out = exec_ref(exec);
+    live = find_live(session, info.n);
+    if (live) {
+        *out = live;
         return 0;
     }
-    rc = exec_new(session, &exec, err);
-    if (rc == 0) {
-        /* What has not ended is held. */
-        exec_become(session, exec, &info, true);
-        *made = true;
-        *out = exec;
+    /* Nothing of it lives, but its end could not be recorded. */
+    if (info.status == EXEC_QUEUED || info.status == EXEC_RUNNING) {
+        info.status = EXEC_FAILED;
+        (void)err_set(&info.err, EIO, "its end could not be recorded");
     }
+    rc = exec_new(session, &info, true, out, err);
+    *made = rc == 0;
     return rc;
 }
 
@@ -175,7 +136,6 @@ static int find(struct session *session, uint64_t n, struct exec **out,
     bool made = false;
     int rc;
 
-    exec_save_late(session, false);
     (void)session_ref(session);
     mutex_lock(&session->lock);
     rc = find_locked(session, n, &made, out, err);

@@ -7,7 +7,6 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
@@ -37,8 +36,7 @@ struct extent {
 };
 
 struct exec_log {
-    char *dir;
-    uint64_t n;
+    char *path;        /* Without its ending. */
     struct mutex lock; /* Of all GUARDED members below. */
     struct extent extent GUARDED;
     bool loaded GUARDED; /* extent is known. */
@@ -54,14 +52,11 @@ int exec_log_new(const char *dir, uint64_t n, struct exec_log **out,
 {
     struct exec_log *log = calloc(1, sizeof(*log));
 
-    if (log) {
-        log->dir = strdup(dir);
-    }
-    if (!log || !log->dir) {
+    if (!log ||
+        asprintf(&log->path, "%s/%llu", dir, (unsigned long long)n) < 0) {
         free(log);
         return err_set(err, ENOMEM, "out of memory");
     }
-    log->n = n;
     mutex_init(&log->lock);
     log->log_fd = -1;
     log->idx_fd = -1;
@@ -69,17 +64,12 @@ int exec_log_new(const char *dir, uint64_t n, struct exec_log **out,
     return 0;
 }
 
-void exec_log_name(struct exec_log *log, uint64_t n)
-{
-    log->n = n;
-}
-
 void exec_log_free(struct exec_log *log)
 {
     if (log) {
         exec_log_stop(log);
         mutex_done(&log->lock);
-        free(log->dir);
+        free(log->path);
         free(log);
     }
 }
@@ -87,8 +77,7 @@ void exec_log_free(struct exec_log *log)
 static int open_part(const struct exec_log *log, const char *ending, int flags)
 {
     char path[PATH_MAX];
-    int n = snprintf(path, sizeof(path), "%s/%llu%s", log->dir,
-                     (unsigned long long)log->n, ending);
+    int n = snprintf(path, sizeof(path), "%s%s", log->path, ending);
 
     if (n < 0 || (size_t)n >= sizeof(path)) {
         errno = ENAMETOOLONG;

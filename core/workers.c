@@ -9,8 +9,7 @@
 #include <stdlib.h>
 
 enum {
-    /* Short: thousands of sessions may each have had something to do. */
-    IDLE_MS = 100
+    IDLE_MS = 1000
 };
 
 struct work {

@@ -99,12 +99,11 @@ static void abandon(struct box *box)
     box_unref(box);
 }
 
-int box_start(struct link *link, uint64_t number, const struct link_ids *ids,
-              int workspace, const struct limits *limits, struct box **out,
-              struct err *err)
+int box_start(struct link *link, uint64_t number, const struct link_plan *plan,
+              const struct limits *limits, struct box **out, struct err *err)
 {
     struct box *box = calloc(1, sizeof(*box));
-    struct link_plan plan = {.workspace = workspace, .ids = *ids};
+    struct link_plan named = *plan;
     struct link_made made;
     int rc;
 
@@ -113,8 +112,8 @@ int box_start(struct link *link, uint64_t number, const struct link_ids *ids,
     }
     (void)snprintf(box->name, sizeof(box->name), "%" PRIu64 ".%" PRIu64, number,
                    (uint64_t)atomic_fetch_add(&next_run, 1));
-    plan.name = box->name;
-    rc = link_start(link, &plan, limits, &made, err);
+    named.name = box->name;
+    rc = link_start(link, &named, limits, &made, err);
     if (rc < 0) {
         free(box);
         return rc;
@@ -122,7 +121,8 @@ int box_start(struct link *link, uint64_t number, const struct link_ids *ids,
     list_init(&box->link);
     list_init(&box->leftovers);
     box->number = number;
-    box->ids = *ids;
+    box->ids = plan->ids;
+    box->quota = plan->quota;
     box->sock = made.sock;
     box->pidfd = made.pidfd;
     box->cgroup = made.cgroup;
@@ -285,6 +285,27 @@ void box_sweep(struct box *box, struct box_leftover *more)
         if (cgroup_remove(box->cgroup, leftover->name) != -EBUSY) {
             list_remove(&leftover->link);
             free(leftover);
+        }
+    }
+}
+
+void box_kill_leftovers(const struct box *box)
+{
+    struct wire wire = {.type = WIRE_KILL, .n = 0};
+    struct err ignored = ERR_INIT;
+
+    if (box->cgroup < 0 && box_send(box, &wire, NULL, 0, &ignored) < 0) {
+        return; /* It is dead, or the next look comes soon. */
+    }
+    list_each(node, &box->leftovers)
+    {
+        const struct box_leftover *leftover =
+            container_of(node, struct box_leftover, link);
+        AUTO_FD int group = openat(box->cgroup, leftover->name,
+                                   O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+        if (group >= 0) {
+            (void)cgroup_kill(group, &ignored);
         }
     }
 }

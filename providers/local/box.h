@@ -22,6 +22,7 @@ struct box {
     struct list link; /* The registry's own. */
     uint64_t number;  /* Of the session. */
     struct link_ids ids;
+    struct wire_quota quota;
     int sock; /* To init, not blocking. */
     int pidfd;
     int cgroup;                  /* -1: none; init does what a group would. */
@@ -37,15 +38,14 @@ struct box {
  *
  * @param link      the keeper
  * @param number    of the session
- * @param ids       borrowed
- * @param workspace a directory; borrowed
+ * @param plan      borrowed; but for the name
  * @param limits    deadline and token
  * @param out       a reference, on success
  * @param err       filled on failure
  * @return 0 or a negative errno
  */
 MUST_USE int box_start(struct link *link, uint64_t number,
-                       const struct link_ids *ids, int workspace,
+                       const struct link_plan *plan,
                        const struct limits *limits, struct box **out,
                        struct err *err);
 
@@ -96,6 +96,10 @@ struct box_leftover *box_name_command(struct box *box);
  * @param more one more that has ended, taken; or NULL
  */
 void box_sweep(struct box *box, struct box_leftover *more);
+
+/** Kills what ended commands have left behind. In the loop's thread.
+ *  @param box a box */
+void box_kill_leftovers(const struct box *box);
 
 /**
  * Sends init a message.

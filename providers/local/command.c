@@ -240,6 +240,71 @@ int command_signal(struct local *local, uint64_t number, uint64_t n, int signal,
     return rc;
 }
 
+struct stop {
+    struct local *local;
+    uint64_t number;
+    struct err why;
+};
+
+/* The next command of a session behind one, or NULL. */
+static struct running *next_of(struct local *local, struct list *after,
+                               uint64_t number) REQUIRES(local->lock)
+{
+    for (struct list *node = after->next; node != &local->commands;
+         node = node->next) {
+        struct running *running = container_of(node, struct running, link);
+
+        if (running->box->number == number) {
+            return running;
+        }
+    }
+    return NULL;
+}
+
+/* In the loop's thread, the only one that takes commands out of the list. */
+static void stop_all(void *arg)
+{
+    struct stop *stop = arg;
+    struct local *local = stop->local;
+    struct running *running;
+
+    mutex_lock(&local->lock);
+    list_each(node, &local->boxes)
+    {
+        struct box *box = container_of(node, struct box, link);
+
+        if (box->number == stop->number) {
+            box_kill_leftovers(box);
+        }
+    }
+    running = next_of(local, &local->commands, stop->number);
+    while (running) {
+        mutex_unlock(&local->lock);
+        running_stop(running, &stop->why);
+        mutex_lock(&local->lock);
+        running = next_of(local, &running->link, stop->number);
+    }
+    local->stops--;
+    cond_broadcast(&local->quiet);
+    mutex_unlock(&local->lock);
+    free(stop);
+}
+
+void command_stop_all(struct local *local, uint64_t number,
+                      const struct err *why)
+{
+    struct stop *stop = malloc(sizeof(*stop));
+
+    if (!stop) {
+        return; /* The next look comes soon. */
+    }
+    *stop = (struct stop){.local = local, .number = number, .why = *why};
+    mutex_lock(&local->lock);
+    local->stops++;
+    mutex_unlock(&local->lock);
+    loop_post(local->loop, stop_all, stop);
+}
+
 /* In the loop's thread. */
 static void close_by_force(void *arg)
 {
@@ -264,10 +329,10 @@ static bool await_quiet(struct local *local, int64_t deadline_ms)
     int rc = 0;
 
     mutex_lock(&local->lock);
-    while (!list_empty(&local->commands) && rc == 0) {
+    while ((!list_empty(&local->commands) || local->stops) && rc == 0) {
         rc = cond_wait(&local->quiet, &local->lock, deadline_ms);
     }
-    quiet = list_empty(&local->commands);
+    quiet = list_empty(&local->commands) && !local->stops;
     mutex_unlock(&local->lock);
     return quiet;
 }

@@ -233,8 +233,7 @@ NORETURN static void be_command(const struct init *init,
         }
     }
     if (rc == 0) {
-        environ = request->env; /* Where the program is looked for. */
-        (void)execvp(request->argv[0], request->argv);
+        (void)execvpe(request->argv[0], request->argv, request->env);
         (void)err_errno(err, "cannot run '%s'", request->argv[0]);
     }
     _exit(127);
@@ -440,11 +439,14 @@ static void serve_signal(const struct init *init, uint64_t n, int signal)
 /* Asked for again and again until the reaper has ended. */
 static void serve_kill(const struct init *init, uint64_t n)
 {
-    struct run *run = find_run(init, n);
+    list_each(node, &init->runs)
+    {
+        struct run *run = container_of(node, struct run, link);
 
-    if (run && run->cgroup < 0) {
-        reaper_kill(run->pid, run->kills++ > 1);
-        (void)kill(run->pid, SIGCONT);
+        if ((n == 0 || run->n == n) && run->cgroup < 0) {
+            reaper_kill(run->pid, run->kills++ > 1);
+            (void)kill(run->pid, SIGCONT);
+        }
     }
 }
 
@@ -549,7 +551,9 @@ static int set_up(struct init *init, struct err *err)
     (void)sigaddset(&child, SIGCHLD);
     (void)sigprocmask(SIG_BLOCK, &child, NULL);
     init->signals = signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
-    if (clearenv() != 0 || init->signals < 0) {
+    /* Where execvpe() looks for a program. */
+    if (clearenv() != 0 || setenv("PATH", WIRE_PATH, 1) < 0 ||
+        init->signals < 0) {
         return err_errno(err, "cannot set up process 1");
     }
     return share_failure(init, err);

@@ -221,6 +221,9 @@ static int start(const struct keeper *keeper, const struct wire *request,
     struct sandbox_plan plan = {.cgroup = fds[WIRE_START_CGROUP],
                                 .one_id = keeper->host.one_id,
                                 .id_base = request->id_base,
+                                .quota = request->quota,
+                                .counts_pids =
+                                    keeper->host.pids != WIRE_MEANS_NONE,
                                 .filter = &keeper->filter};
     struct wire reply = {.type = WIRE_STARTED, .n = request->n};
     struct sandbox_made made;

@@ -10,6 +10,7 @@
 #define SESSIONFS_LOCAL_KEEPER_H
 
 #include "core/err.h"
+#include "providers/local/wire.h"
 
 #include <linux/filter.h>
 #include <stdbool.h>
@@ -97,12 +98,14 @@ void tree_close(struct tree *tree);
  * else behind. In the sandbox, privileged there, alone in new namespaces.
  *
  * @param tree    as opened
+ * @param tmp_bytes the most in each of its directories in memory
  * @param scripts on success: a directory that only the owner of this fd can
  *                write to; the sandbox sees it as WIRE_SCRIPTS
  * @param err     filled on failure
  * @return 0 or a negative errno
  */
-MUST_USE int tree_enter(const struct tree *tree, int *scripts, struct err *err);
+MUST_USE int tree_enter(const struct tree *tree, int64_t tmp_bytes,
+                        int *scripts, struct err *err);
 
 /* ---- idmap.c, overlay.c: a workspace of layers. ---- */
 
@@ -139,6 +142,20 @@ struct overlay_plan {
 MUST_USE int overlay_mount(const struct overlay_plan *plan, int *out,
                            struct err *err);
 
+/* ---- rlimit.c: limits of each process. ---- */
+
+/**
+ * Sets the limits that commands inherit. In the sandbox, before it gives up
+ * its privileges.
+ *
+ * @param quota       the sandbox's
+ * @param counts_pids RLIMIT_NPROC is not what limits processes
+ * @param err         filled on failure
+ * @return 0 or a negative errno
+ */
+MUST_USE int rlimit_set_all(const struct wire_quota *quota, bool counts_pids,
+                            struct err *err);
+
 /* ---- sandbox.c: a sandbox's process 1 up to its lock-down. ---- */
 
 /* What a sandbox is made of; borrowed. */
@@ -147,6 +164,8 @@ struct sandbox_plan {
     int cgroup;       /* It is born into this group; -1: there is none. */
     bool one_id;      /* It has one id, the keeper's own; */
     uint32_t id_base; /* else this is the host's id for its id 0. */
+    struct wire_quota quota;
+    bool counts_pids; /* Something better than RLIMIT_NPROC limits them. */
     const struct filter *filter;
 };
 

@@ -39,6 +39,7 @@ struct link {
     int sock;              /* -1: there is no keeper. */
     int cgroup;            /* -1: it has none. */
     struct wire_host host; /* Of the first; the others say the same. */
+    char why[ERR_MSG_SIZE];
 };
 
 /* ---- The process ---- */
@@ -152,7 +153,7 @@ static int await(int sock, const struct limits *limits, struct wire *out,
 }
 
 static int greet(struct link *link, const struct limits *limits,
-                 struct wire_host *host, struct err *err)
+                 struct wire *ready, struct err *err)
 {
     struct wire wire;
     int fds[WIRE_FD_MAX];
@@ -166,12 +167,12 @@ static int greet(struct link *link, const struct limits *limits,
                        wire.words);
     }
     link->cgroup = fds[0];
-    *host = wire.host;
+    *ready = wire;
     return 0;
 }
 
 static int start_keeper(struct link *link, const struct limits *limits,
-                        struct wire_host *host, struct err *err)
+                        struct wire *ready, struct err *err)
 {
     AUTO_FD int theirs = -1;
     int pair[2];
@@ -185,7 +186,7 @@ static int start_keeper(struct link *link, const struct limits *limits,
     rc = spawn(theirs, &link->pid, err);
     cleanup_fd(&theirs);
     if (rc == 0) {
-        rc = greet(link, limits, host, err);
+        rc = greet(link, limits, ready, err);
     }
     if (rc < 0) {
         end_keeper(link, 1000);
@@ -196,6 +197,7 @@ static int start_keeper(struct link *link, const struct limits *limits,
 int link_open(const struct limits *limits, struct link **out, struct err *err)
 {
     struct link *link = calloc(1, sizeof(*link));
+    struct wire ready;
     int rc;
 
     if (!link) {
@@ -205,13 +207,21 @@ int link_open(const struct limits *limits, struct link **out, struct err *err)
     cond_init(&link->turn);
     link->sock = -1;
     link->cgroup = -1;
-    rc = start_keeper(link, limits, &link->host, err);
+    rc = start_keeper(link, limits, &ready, err);
     if (rc < 0) {
         link_close(link);
         return rc;
     }
+    link->host = ready.host;
+    memcpy(link->why, ready.words, sizeof(link->why));
     *out = link;
     return 0;
+}
+
+const struct wire_host *link_host(const struct link *link, const char **why)
+{
+    *why = link->why;
+    return &link->host;
 }
 
 bool link_one_id(const struct link *link)
@@ -329,8 +339,10 @@ static int start_in(struct link *link, const struct request *request,
                     int cgroup, const struct limits *limits, struct err *err)
 {
     const struct link_plan *plan = request->plan;
-    const struct wire wire = {
-        .type = WIRE_START, .n = ++link->requests, .id_base = plan->ids.base};
+    const struct wire wire = {.type = WIRE_START,
+                              .n = ++link->requests,
+                              .id_base = plan->ids.base,
+                              .quota = plan->quota};
     const int given[WIRE_START_FDS] = {
         [WIRE_START_WORKSPACE] = plan->workspace, [WIRE_START_CGROUP] = cgroup};
     int fds[WIRE_FD_MAX];
@@ -398,7 +410,7 @@ static int send_mount(struct link *link, const struct request *request,
 static int ask(struct link *link, const struct request *request,
                const struct limits *limits, struct err *err)
 {
-    struct wire_host same;
+    struct wire same;
     int rc = take_turn(link, limits, err);
 
     if (rc < 0) {

@@ -25,6 +25,7 @@ struct link_plan {
     const char *name; /* Of its cgroup; never used before. */
     int workspace;
     struct link_ids ids;
+    struct wire_quota quota;
 };
 
 /* A new sandbox's fds: the caller's. */
@@ -50,6 +51,13 @@ MUST_USE int link_open(const struct limits *limits, struct link **out,
  * @return whether sandboxes have but one id, which is our own: we are not root
  */
 bool link_one_id(const struct link *link);
+
+/**
+ * @param link the keeper
+ * @param why  what keeps it from enforcing all limits, or ""; borrowed
+ * @return what this machine has
+ */
+const struct wire_host *link_host(const struct link *link, const char **why);
 
 /**
  * @param link   the keeper

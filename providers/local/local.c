@@ -5,7 +5,9 @@
 #include "core/clock.h"
 #include "core/json.h"
 #include "providers/local/link.h"
+#include "providers/local/quota.h"
 #include "providers/local/volume.h"
+#include "providers/local/watch.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -29,7 +31,10 @@ static provider_life_fn local_destroy;
 static provider_status_fn local_status;
 static provider_exec_fn local_exec;
 static provider_signal_fn local_signal;
+static provider_limits_fn local_limits;
+static provider_room_fn local_room;
 static provider_root_fn local_root;
+static watch_stop_fn stop_for_room;
 
 const struct provider_ops provider_local = {
     .name = "local",
@@ -37,6 +42,7 @@ const struct provider_ops provider_local = {
     .flags = PROVIDER_FILES_WHEN_PAUSED | PROVIDER_SPLIT_STDERR |
              PROVIDER_STDIN | PROVIDER_BACKGROUND | PROVIDER_MEMORY_KEPT |
              PROVIDER_ENDS_WITH_US,
+    .keys = local_keys,
     .open = local_open,
     .close = local_close,
     .create = local_create,
@@ -46,6 +52,8 @@ const struct provider_ops provider_local = {
     .status = local_status,
     .exec = local_exec,
     .signal = local_signal,
+    .limits = local_limits,
+    .room = local_room,
     .root = local_root,
 };
 
@@ -109,23 +117,41 @@ static int drop_box(struct local *local, struct box *box,
 
 /* ---- Slots ---- */
 
+/* What it works with; all of it or nothing. */
+static int open_parts(struct local *local, const struct provider_env *env,
+                      struct err *err)
+{
+    struct cancel never = CANCEL_NEVER;
+    struct limits limits = {.deadline_ms = clock_deadline(OPEN_MS),
+                            .cancel = &never};
+    int rc = link_open(&limits, &local->link, err);
+
+    if (rc < 0) {
+        return rc;
+    }
+    rc = volumes_new(local->link, &local->volumes);
+    rc = rc < 0 ? err_set(err, -rc, "out of memory") : 0;
+    if (rc == 0) {
+        rc = watch_new(env->state_dir, volume_open_written, stop_for_room,
+                       local, &local->watch, err);
+    }
+    if (rc < 0) {
+        volumes_free(local->volumes);
+        link_close(local->link);
+    }
+    return rc;
+}
+
 static int local_open(const struct provider_env *env, struct provider **out,
                       struct err *err)
 {
     struct local *local = calloc(1, sizeof(*local));
-    struct cancel never = CANCEL_NEVER;
-    struct limits limits = {.deadline_ms = clock_deadline(OPEN_MS),
-                            .cancel = &never};
     int rc;
 
     if (!local) {
         return err_set(err, ENOMEM, "out of memory");
     }
-    rc = link_open(&limits, &local->link, err);
-    if (rc == 0 && volumes_new(local->link, &local->volumes) < 0) {
-        link_close(local->link);
-        rc = err_set(err, ENOMEM, "out of memory");
-    }
+    rc = open_parts(local, env, err);
     if (rc < 0) {
         free(local);
         return rc;
@@ -162,6 +188,7 @@ static void local_close(struct provider *provider)
     struct local *local = local_of(provider);
     struct list *node;
 
+    watch_free(local->watch);
     mutex_lock(&local->lock);
     end_boxes(local);
     mutex_unlock(&local->lock);
@@ -222,29 +249,60 @@ static int fill_instance(const struct sandbox *sandbox, const struct err *plain,
     return 0;
 }
 
+/* From now on it is looked at what the session writes. */
+static int begin_watch(struct local *local, const struct sandbox *sandbox,
+                       const struct wire_quota *quota, struct err *err)
+{
+    int rc = watch_add(local->watch, sandbox->number, sandbox->dir,
+                       quota->disk_bytes);
+
+    return rc < 0 ? err_set(err, -rc, "out of memory") : 0;
+}
+
+static void stop_for_room(void *arg, uint64_t number, const struct err *why)
+{
+    command_stop_all(arg, number, why);
+}
+
+/* A new run; the old one, if any, is dead. */
+static int run_anew(struct local *local, const struct sandbox *sandbox,
+                    int workspace, const struct limits *limits, struct err *err)
+{
+    struct link_plan plan = {.workspace = workspace,
+                             .ids = link_ids(local->link, sandbox->number)};
+    struct box *box = NULL;
+    int rc = quota_read(sandbox->config, &plan.quota, err);
+
+    if (rc == 0) {
+        rc = begin_watch(local, sandbox, &plan.quota, err);
+    }
+    if (rc == 0) {
+        rc = box_start(local->link, sandbox->number, &plan, limits, &box, err);
+    }
+    if (rc == 0) {
+        add_box(local, box);
+    }
+    return rc;
+}
+
 /* Makes the sandbox run on a workspace, whatever became of its last run. */
 static int run(struct local *local, const struct sandbox *sandbox,
                int workspace, const struct limits *limits, struct err *err)
 {
     struct box *box = find_box(local, sandbox->number);
-    const struct link_ids ids = link_ids(local->link, sandbox->number);
     int rc = 0;
 
     if (box && box_alive(box)) {
         rc = box_freeze(box, false, limits, err);
-        box_unref(box);
-        return rc;
+    } else {
+        rc = box ? drop_box(local, box, limits, err) : 0;
+        if (rc == 0) {
+            rc = run_anew(local, sandbox, workspace, limits, err);
+        }
     }
-    if (box) {
-        rc = drop_box(local, box, limits, err);
-        box_unref(box);
-    }
+    box_unref(box);
     if (rc == 0) {
-        rc = box_start(local->link, sandbox->number, &ids, workspace, limits,
-                       &box, err);
-    }
-    if (rc == 0) {
-        add_box(local, box);
+        watch_runs(local->watch, sandbox->number, true);
     }
     return rc;
 }
@@ -291,6 +349,9 @@ static int local_pause(struct provider *provider, struct sandbox *sandbox,
         rc = volume_check(sandbox, err);
     }
     box_unref(box);
+    if (rc == 0) {
+        watch_runs(local_of(provider)->watch, sandbox->number, false);
+    }
     return rc;
 }
 
@@ -302,7 +363,11 @@ static int local_destroy(struct provider *provider, struct sandbox *sandbox,
     int rc = box ? drop_box(local, box, limits, err) : 0;
 
     box_unref(box);
-    return rc == 0 ? volume_remove(local->volumes, sandbox, limits, err) : rc;
+    if (rc == 0) {
+        watch_drop(local->watch, sandbox->number);
+        rc = volume_remove(local->volumes, sandbox, limits, err);
+    }
+    return rc;
 }
 
 static int local_status(struct provider *provider,
@@ -340,7 +405,10 @@ static int local_exec(struct provider *provider, const struct sandbox *sandbox,
     struct box *box = find_box(local, sandbox->number);
     int rc;
 
-    if (box && box_alive(box) && !atomic_load(&box->frozen)) {
+    if (watch_room(local->watch, 0, err) < 0) {
+        rc = -err->code;
+    } else if (box && box_alive(box) && !atomic_load(&box->frozen)) {
+        watch_runs(local->watch, sandbox->number, true);
         rc = command_start(local, box, command, limits, sink, arg, err);
     } else {
         rc = err_set(err, EHOSTDOWN, "the sandbox does not run");
@@ -356,15 +424,47 @@ static int local_signal(struct provider *provider,
     return command_signal(local_of(provider), sandbox->number, n, signal, err);
 }
 
-static int local_root(struct provider *provider, const struct sandbox *sandbox,
-                      struct provider_root *out, struct err *err)
+static int local_limits(struct provider *provider,
+                        const struct sandbox *sandbox, struct buf *out,
+                        struct err *err)
 {
     const struct local *local = local_of(provider);
-    const struct link_ids ids = link_ids(local->link, sandbox->number);
+    struct wire_quota quota;
+    const char *why;
+    const struct wire_host *host = link_host(local->link, &why);
+    int rc = quota_read(sandbox->config, &quota, err);
+
+    return rc < 0 ? rc : quota_tell(&quota, host, why, out, err);
+}
+
+static int local_room(struct provider *provider, uint64_t number,
+                      struct err *err)
+{
+    return watch_room(local_of(provider)->watch, number, err);
+}
+
+/* Also a sandbox that does not run is written to through its files. */
+static int open_root(struct local *local, const struct sandbox *sandbox,
+                     struct err *err)
+{
     struct cancel never = CANCEL_NEVER;
     struct limits limits = {.deadline_ms = clock_deadline(ROOT_MS),
                             .cancel = &never};
-    int fd = volume_open(local->volumes, sandbox, &limits, err);
+    struct wire_quota quota;
+    int rc = quota_read(sandbox->config, &quota, err);
+
+    if (rc == 0) {
+        rc = begin_watch(local, sandbox, &quota, err);
+    }
+    return rc < 0 ? rc : volume_open(local->volumes, sandbox, &limits, err);
+}
+
+static int local_root(struct provider *provider, const struct sandbox *sandbox,
+                      struct provider_root *out, struct err *err)
+{
+    struct local *local = local_of(provider);
+    const struct link_ids ids = link_ids(local->link, sandbox->number);
+    int fd = open_root(local, sandbox, err);
 
     if (fd < 0) {
         return fd;

@@ -13,16 +13,19 @@
 
 struct link;
 struct volumes;
+struct watch;
 
 struct local {
     struct provider base;
     struct loop *loop;
     struct link *link;
     struct volumes *volumes;
+    struct watch *watch;
     struct mutex lock;
-    struct cond quiet;            /* A command's object has gone. */
+    struct cond quiet;            /* A command's object or a stop has gone. */
     struct list boxes GUARDED;    /* by lock; each holds a reference */
     struct list commands GUARDED; /* by lock; until they are closed */
+    unsigned stops GUARDED;       /* by lock; command_stop_all() begun */
 };
 
 /**
@@ -55,6 +58,17 @@ MUST_USE int command_start(struct local *local, struct box *box,
  */
 MUST_USE int command_signal(struct local *local, uint64_t number, uint64_t n,
                             int signal, struct err *err);
+
+/**
+ * Kills all commands of a session, and what ended ones have left. Returns
+ * before they are dead.
+ *
+ * @param local  the provider
+ * @param number of the session
+ * @param why    which limit they met; copied
+ */
+void command_stop_all(struct local *local, uint64_t number,
+                      const struct err *why) EXCLUDES(local->lock);
 
 /**
  * Waits until every command has been closed. Their processes have ended;

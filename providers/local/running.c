@@ -344,6 +344,23 @@ void running_follow(struct running *running)
     loop_post(local->loop, follow, running);
 }
 
+void running_stop(struct running *running, const struct err *why)
+{
+    struct err ignored = ERR_INIT;
+
+    if (running->phase == RUNNING_OVER) {
+        (void)running_kill(running, &ignored);
+        return;
+    }
+    if (running->phase == RUNNING_FREELY) {
+        running->result.end = COMMAND_KILLED;
+        running->result.signal = SIGKILL;
+        running->result.why = *why;
+    }
+    kill_tree(running);
+    loop_timer_set(running->timer, clock_deadline(CHECK_MS));
+}
+
 void running_close(struct running *running)
 {
     for (int i = 0; i < RUNNING_STREAMS; i++) {

@@ -76,6 +76,14 @@ MUST_USE int running_signal(const struct running *running, int signal,
  *  @param err filled on failure @return 0 or a negative errno */
 int running_kill(const struct running *running, struct err *err);
 
+/**
+ * Kills it for a limit. In the loop's thread.
+ *
+ * @param running may be over
+ * @param why     which limit; borrowed
+ */
+void running_stop(struct running *running, const struct err *why);
+
 /** Closes its output and ends it as it is. @param running in the loop's
  *  thread; freed */
 void running_close(struct running *running);

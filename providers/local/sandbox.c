@@ -15,7 +15,6 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 
@@ -35,26 +34,6 @@ enum {
  * has their id it needs nothing. */
 #define INIT_CAPS ((1U << CAP_SETUID) | (1U << CAP_SETGID) | (1U << CAP_KILL))
 
-struct limit {
-    __rlimit_resource_t what;
-    const char *name;
-    rlim_t soft;
-    rlim_t hard;
-};
-
-static const struct limit limits[] = {
-    /* Not 0: with that the kernel still runs the machine's own handler of
-     * cores, outside and as root, where core_pattern is a pipe. */
-    {RLIMIT_CORE, "RLIMIT_CORE", 1, 1},
-    {RLIMIT_NPROC, "RLIMIT_NPROC", 8192, 8192},
-    {RLIMIT_NOFILE, "RLIMIT_NOFILE", 1024, 16384},
-    {RLIMIT_MEMLOCK, "RLIMIT_MEMLOCK", 1 << 20, 1 << 20},
-    {RLIMIT_NICE, "RLIMIT_NICE", 0, 0},
-    {RLIMIT_RTPRIO, "RLIMIT_RTPRIO", 0, 0},
-    {RLIMIT_SIGPENDING, "RLIMIT_SIGPENDING", 8192, 8192},
-    {RLIMIT_MSGQUEUE, "RLIMIT_MSGQUEUE", 1 << 20, 1 << 20},
-};
-
 static pid_t clone_process(uint64_t flags, int cgroup, int *pidfd)
 {
     struct clone_args args = {.flags = flags, .exit_signal = SIGCHLD};
@@ -68,29 +47,6 @@ static pid_t clone_process(uint64_t flags, int cgroup, int *pidfd)
         args.pidfd = (__u64)(uintptr_t)pidfd;
     }
     return (pid_t)syscall(SYS_clone3, &args, sizeof(args));
-}
-
-static int set_limits(struct err *err)
-{
-    for (size_t i = 0; i < ARRAY_SIZE(limits); i++) {
-        struct rlimit now;
-        struct rlimit next = {limits[i].soft, limits[i].hard};
-
-        if (getrlimit(limits[i].what, &now) < 0) {
-            return err_errno(err, "%s", limits[i].name);
-        }
-        /* A machine's own, lower limit stays. */
-        if (next.rlim_max > now.rlim_max) {
-            next.rlim_max = now.rlim_max;
-        }
-        if (next.rlim_cur > next.rlim_max) {
-            next.rlim_cur = next.rlim_max;
-        }
-        if (setrlimit(limits[i].what, &next) < 0) {
-            return err_errno(err, "%s", limits[i].name);
-        }
-    }
-    return 0;
 }
 
 static int raise_loopback(struct err *err)
@@ -182,7 +138,7 @@ static int set_up(const struct sandbox_plan *plan, const struct tree *tree,
     int rc = take_ids(plan->one_id, err);
 
     if (rc == 0) {
-        rc = tree_enter(tree, &scripts, err);
+        rc = tree_enter(tree, plan->quota.tmp_bytes, &scripts, err);
     }
     if (rc == 0) {
         rc = raise_loopback(err);
@@ -194,7 +150,7 @@ static int set_up(const struct sandbox_plan *plan, const struct tree *tree,
         rc = err_errno(err, "cannot make a cgroup namespace");
     }
     if (rc == 0) {
-        rc = set_limits(err);
+        rc = rlimit_set_all(&plan->quota, plan->counts_pids, err);
     }
     if (rc == 0) {
         rc = drop_privileges(plan->one_id, err);

@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <fnmatch.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -95,14 +96,15 @@ static const struct own_mount {
     const char *place;
     unsigned long flags;
     const char *options;
+    bool sized; /* Commands may fill it up to their limit. */
 } own_mounts[] = {
-    {"tmpfs", "dev", MS_NOSUID | MS_NOEXEC, "mode=755,size=64k"},
-    {"tmpfs", "dev/shm", MS_NOSUID | MS_NODEV, "mode=1777,size=1g"},
+    {"tmpfs", "dev", MS_NOSUID | MS_NOEXEC, "mode=755,size=64k", false},
+    {"tmpfs", "dev/shm", MS_NOSUID | MS_NODEV, "mode=1777", true},
     {"devpts", "dev/pts", MS_NOSUID | MS_NOEXEC,
-     "newinstance,ptmxmode=0666,mode=0600,max=256"},
-    {"tmpfs", "tmp", MS_NOSUID | MS_NODEV, "mode=1777,size=4g"},
-    {"tmpfs", "var/tmp", MS_NOSUID | MS_NODEV, "mode=1777,size=4g"},
-    {"proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL},
+     "newinstance,ptmxmode=0666,mode=0600,max=256", false},
+    {"tmpfs", "tmp", MS_NOSUID | MS_NODEV, "mode=1777", true},
+    {"tmpfs", "var/tmp", MS_NOSUID | MS_NODEV, "mode=1777", true},
+    {"proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL, false},
 };
 
 static const char *const own_dirs[] = {
@@ -338,7 +340,24 @@ static int attach(const struct piece *piece, struct err *err)
     return rc < 0 ? err_errno(err, "cannot attach /%s", piece->place) : 0;
 }
 
-static int make_own(struct err *err)
+static int mount_own(const struct own_mount *own, int64_t tmp_bytes,
+                     struct err *err)
+{
+    char sized[64];
+
+    (void)snprintf(sized, sizeof(sized), "%s,size=%" PRId64,
+                   own->options ? own->options : "", tmp_bytes);
+    if (mkdir(own->place, 0755) < 0 && errno != EEXIST) {
+        return err_errno(err, "cannot make /%s", own->place);
+    }
+    if (mount(own->type, own->place, own->type, own->flags,
+              own->sized ? sized : own->options) < 0) {
+        return err_errno(err, "cannot mount %s on /%s", own->type, own->place);
+    }
+    return 0;
+}
+
+static int make_own(int64_t tmp_bytes, struct err *err)
 {
     for (size_t i = 0; i < ARRAY_SIZE(own_dirs); i++) {
         if (mkdir(own_dirs[i], 0755) < 0) {
@@ -346,15 +365,10 @@ static int make_own(struct err *err)
         }
     }
     for (size_t i = 0; i < ARRAY_SIZE(own_mounts); i++) {
-        const struct own_mount *own = &own_mounts[i];
+        int rc = mount_own(&own_mounts[i], tmp_bytes, err);
 
-        if (mkdir(own->place, 0755) < 0 && errno != EEXIST) {
-            return err_errno(err, "cannot make /%s", own->place);
-        }
-        if (mount(own->type, own->place, own->type, own->flags, own->options) <
-            0) {
-            return err_errno(err, "cannot mount %s on /%s", own->type,
-                             own->place);
+        if (rc < 0) {
+            return rc;
         }
     }
     for (size_t i = 0; i < ARRAY_SIZE(own_links); i++) {
@@ -365,9 +379,10 @@ static int make_own(struct err *err)
     return 0;
 }
 
-static int fill_root(const struct tree *tree, struct err *err)
+static int fill_root(const struct tree *tree, int64_t tmp_bytes,
+                     struct err *err)
 {
-    int rc = make_own(err);
+    int rc = make_own(tmp_bytes, err);
 
     for (size_t i = 0; rc == 0 && i < ARRAY_SIZE(own_files); i++) {
         rc = write_text(own_files[i].place, own_files[i].text, err);
@@ -436,7 +451,8 @@ static int mount_scripts(int *out, struct err *err)
     return rc;
 }
 
-int tree_enter(const struct tree *tree, int *scripts, struct err *err)
+int tree_enter(const struct tree *tree, int64_t tmp_bytes, int *scripts,
+               struct err *err)
 {
     AUTO_FD int to_scripts = -1;
     int rc;
@@ -450,7 +466,7 @@ int tree_enter(const struct tree *tree, int *scripts, struct err *err)
         chdir("/usr") < 0) {
         return err_errno(err, "cannot mount the root directory");
     }
-    rc = fill_root(tree, err);
+    rc = fill_root(tree, tmp_bytes, err);
     if (rc == 0) {
         rc = mount_scripts(&to_scripts, err);
     }

@@ -355,6 +355,19 @@ int volume_make(struct volumes *volumes, const struct sandbox *sandbox,
     return rc;
 }
 
+int volume_open_written(const char *dir)
+{
+    static const char *const names[] = {UPPER_DIR, PLAIN_DIR};
+    AUTO_FD int at = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    int fd = -1;
+
+    for (size_t i = 0; at >= 0 && fd < 0 && i < ARRAY_SIZE(names); i++) {
+        fd = openat(at, names[i],
+                    O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    }
+    return fd;
+}
+
 static void forget(struct volumes *volumes, uint64_t number)
 {
     struct volume *volume;

@@ -61,6 +61,10 @@ MUST_USE int volume_open(struct volumes *volumes, const struct sandbox *sandbox,
  */
 MUST_USE int volume_check(const struct sandbox *sandbox, struct err *err);
 
+/** Opens what a session wrote, to be read. @param dir of the session
+ *  @return a directory, or -1 */
+int volume_open_written(const char *dir);
+
 /**
  * Removes a workspace with all that is in it; success when there is none.
  *

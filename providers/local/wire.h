@@ -2,8 +2,9 @@
  * What the daemon, the keeper and the sandboxes' inits say to each other.
  *
  * daemon <-> keeper, a SEQPACKET socket:
- *   keeper: WIRE_READY {its cgroup}, host; or WIRE_FAILED; once
- *   daemon: WIRE_START {enum wire_start_fd}, id_base, n
+ *   keeper: WIRE_READY {its cgroup}, host, words: why not all limits can be
+ *           enforced; or WIRE_FAILED; once
+ *   daemon: WIRE_START {enum wire_start_fd}, id_base, quota, n
  *   keeper: WIRE_STARTED {socket to init, pidfd of init} or WIRE_FAILED, n
  *   daemon: WIRE_MOUNT {enum wire_mount_fd}, id_base, map_lower, n
  *   keeper: WIRE_MOUNTED {the overlay} or WIRE_FAILED, n
@@ -16,7 +17,8 @@
  *   WIRE_STARTED pid, then WIRE_EXITED code (a wait status); or WIRE_FAILED
  *
  * Where there are no cgroups (no such fds come along then):
- *   daemon: WIRE_KILL n, again until the command's pipe ends: with its tree
+ *   daemon: WIRE_KILL n, again until the command's pipe ends: with its tree;
+ *           n 0: all commands
  *   daemon: WIRE_FREEZE code 1 or 0
  *   init:   WIRE_FROZEN code: how many processes still run; asked again
  *
@@ -65,10 +67,31 @@ enum wire_type {
     WIRE_FROZEN,
 };
 
+/* What a sandbox may use. */
+struct wire_quota {
+    int64_t memory_bytes;
+    int64_t pids;
+    int64_t cpu_percent; /* Of one processor. */
+    int64_t file_size_bytes;
+    int64_t disk_bytes;
+    int64_t open_files;
+    int64_t tmp_bytes; /* Of each tmpfs. */
+};
+
+/* What enforces a limit. */
+enum wire_means {
+    WIRE_MEANS_NONE,
+    WIRE_MEANS_V1, /* A controller of cgroup version 1, */
+    WIRE_MEANS_V2, /* or of version 2. */
+};
+
 /* What the keeper has found this machine to give its user. */
 struct wire_host {
     /* Not root: a sandbox has one id, the user's own. */
     uint32_t one_id;
+    uint32_t memory; /* enum wire_means */
+    uint32_t pids;
+    uint32_t cpu;
 };
 
 struct wire {
@@ -80,6 +103,7 @@ struct wire {
     uint32_t map_lower; /* Not 0: see struct overlay_plan. */
     uint32_t fds;       /* Which of the fds come along, a bit each. */
     struct wire_host host;
+    struct wire_quota quota;
     char words[ERR_MSG_SIZE];
 };
 

@@ -1,0 +1,314 @@
+/* The limits of `local`: real hogs, each ended or held alone. */
+#include "core/cleanup.h"
+#include "core/clock.h"
+#include "core/json.h"
+#include "tests/cmocka.h"
+#include "tests/contract/bench.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define MIB (1024 * 1024)
+
+enum {
+    SKIPPED = 77,
+    IN_TIME_MS = 2500, /* Two seconds and the hog's own start. */
+    SETTLE_MS = 5000,
+};
+
+/* What the sandboxes of these tests may use. */
+#define CONFIG                                                                 \
+    "{\"memory_bytes\": 67108864, \"pids\": 40, \"cpu_percent\": 50, "         \
+    "\"file_size_bytes\": 4194304, \"disk_bytes\": 25165824, "                 \
+    "\"open_files\": 64, \"tmp_bytes\": 8388608}"
+
+/* A provider with the sandbox that is to hold, and another one. */
+struct room {
+    struct bench bench;
+    struct bench_box hog;
+    struct bench_box other;
+};
+
+static void create(struct bench *bench, struct bench_box *box,
+                   const char *config)
+{
+    struct limits limits = {.deadline_ms = clock_deadline(SETTLE_MS),
+                            .cancel = &bench->never};
+    struct err err = ERR_INIT;
+
+    bench_name(bench, box);
+    box->sandbox.config = config;
+    assert_int_equal(
+        provider_create(bench->provider, &box->sandbox, &limits, &err), 0);
+}
+
+static int open_room(void **state)
+{
+    struct room *room = calloc(1, sizeof(*room));
+
+    assert_non_null(room);
+    bench_open(&room->bench);
+    create(&room->bench, &room->hog, CONFIG);
+    create(&room->bench, &room->other, "{}");
+    *state = room;
+    return 0;
+}
+
+static int close_room(void **state)
+{
+    struct room *room = *state;
+
+    bench_destroy(&room->bench, &room->hog);
+    bench_destroy(&room->bench, &room->other);
+    bench_close(&room->bench);
+    free(room);
+    return 0;
+}
+
+/* How the hog's sandbox is limited, as the provider tells it. */
+static bool is_enforced(struct room *room, const char *key)
+{
+    struct buf text = BUF_INIT(65536);
+    struct err err = ERR_INIT;
+    struct js *all = NULL;
+    struct js *one;
+    bool enforced;
+
+    assert_int_equal(
+        provider_limits(room->bench.provider, &room->hog.sandbox, &text, &err),
+        0);
+    assert_int_equal(js_parse(buf_str(&text), text.size, &all, &err), 0);
+    one = js_get(all, key);
+    assert_non_null(one);
+    enforced = js_text(one, "by") != NULL;
+    assert_true(enforced != (js_text(one, "why") != NULL));
+    js_free(one);
+    js_free(all);
+    buf_done(&text);
+    return enforced;
+}
+
+static void must_be_enforced(struct room *room, const char *key)
+{
+    if (!is_enforced(room, key)) {
+        skip();
+    }
+}
+
+static int room_of(struct room *room, const struct bench_box *box)
+{
+    struct err err = ERR_INIT;
+
+    return provider_room(room->bench.provider, box->sandbox.number, &err);
+}
+
+static void all_limits_are_told(void **state)
+{
+    static const char *const keys[] = {
+        "memory_bytes", "pids",       "cpu_percent", "file_size_bytes",
+        "disk_bytes",   "open_files", "tmp_bytes",
+    };
+
+    for (size_t i = 0; i < ARRAY_SIZE(keys); i++) {
+        (void)is_enforced(*state, keys[i]);
+    }
+}
+
+static void a_limit_out_of_its_range_makes_no_sandbox(void **state)
+{
+    static const char *const configs[] = {
+        "{\"pids\": 0}",
+        "{\"memory_bytes\": -1}",
+        "{\"disk_bytes\": \"1\"}",
+    };
+    struct room *room = *state;
+
+    for (size_t i = 0; i < ARRAY_SIZE(configs); i++) {
+        struct bench_box box;
+        struct limits limits = {.deadline_ms = clock_deadline(SETTLE_MS),
+                                .cancel = &room->bench.never};
+        struct err err = ERR_INIT;
+
+        bench_name(&room->bench, &box);
+        box.sandbox.config = configs[i];
+        assert_int_equal(
+            provider_create(room->bench.provider, &box.sandbox, &limits, &err),
+            -EINVAL);
+        bench_destroy(&room->bench, &box);
+    }
+}
+
+/* Each says what it has got; none of them can have more. */
+static void each_process_and_each_directory_is_held(void **state)
+{
+    static const struct {
+        const char *script;
+        const char *says;
+        int code;
+    } hogs[] = {
+        {"head -c 5M /dev/zero >big; stat -c %s big", "4194304\n", 0},
+        {"exec head -c 5M /dev/zero >big", "", 128 + 25},
+        {"rm -f big; truncate -s 5M big 2>/dev/null; echo $?", "153\n", 0},
+        {"perl -e 'while (open($f[@f], q(/dev/null))) {} print $#f + 3'", "64",
+         0},
+        {"head -c 9M /dev/zero 2>/dev/null >/tmp/x; stat -c %s /tmp/x; "
+         "rm /tmp/x",
+         "4194304\n", 0},
+        {"for i in 1 2 3; do head -c 4M /dev/zero >/tmp/$i; done 2>/dev/null; "
+         "du -m /tmp | cut -f1; rm /tmp/?",
+         "8\n", 0},
+        {"for i in 1 2 3; do head -c 4M /dev/zero >/var/tmp/$i; done "
+         "2>/dev/null; du -m /var/tmp | cut -f1; rm /var/tmp/?",
+         "8\n", 0},
+        {"for i in 1 2 3; do head -c 4M /dev/zero >/dev/shm/$i; done "
+         "2>/dev/null; du -m /dev/shm | cut -f1; rm /dev/shm/?",
+         "8\n", 0},
+    };
+    struct room *room = *state;
+
+    for (size_t i = 0; i < ARRAY_SIZE(hogs); i++) {
+        assert_int_equal(
+            bench_sh(&room->bench, &room->hog, hogs[i].script, hogs[i].says),
+            hogs[i].code);
+    }
+}
+
+/* It was killed in time, and the words name the key. */
+static void is_stopped(struct bench_run *run, int64_t begin, int code,
+                       const char *key)
+{
+    struct command_result result = bench_exited(run);
+
+    assert_int_equal(result.end, COMMAND_KILLED);
+    assert_int_equal(result.signal, 9);
+    assert_int_equal(result.why.code, code);
+    assert_non_null(strstr(result.why.msg, key));
+    assert_in_range(run->exited_ms - begin, 0, IN_TIME_MS);
+    bench_closed(run);
+    bench_run_done(run);
+}
+
+/* Beyond its limit within a second, and on. */
+#define FILL                                                                   \
+    "i=0; while :; do head -c 4M /dev/zero >f$i; i=$((i+1)); sleep 0.05; "     \
+    "done"
+
+static void await_room(struct room *room, const struct bench_box *box, int rc)
+{
+    int64_t deadline = clock_deadline(SETTLE_MS);
+
+    while (room_of(room, box) != rc && clock_ms() < deadline) {
+        (void)usleep(10000);
+    }
+    assert_int_equal(room_of(room, box), rc);
+}
+
+static void who_fills_the_disk_is_ended_and_can_clear_it(void **state)
+{
+    struct room *room = *state;
+    int64_t begin = clock_ms();
+    struct bench_run run;
+
+    (void)bench_script(&room->bench, &room->hog, FILL, &run);
+    is_stopped(&run, begin, EDQUOT, "disk_bytes");
+    assert_int_equal(room_of(room, &room->hog), -EDQUOT);
+    assert_int_equal(room_of(room, &room->other), 0);
+    assert_int_equal(bench_sh(&room->bench, &room->other, "echo ok", "ok\n"),
+                     0);
+    assert_int_equal(bench_sh(&room->bench, &room->hog, "rm f*", ""), 0);
+    await_room(room, &room->hog, 0);
+}
+
+static void who_fills_it_from_the_background_is_ended_too(void **state)
+{
+    struct room *room = *state;
+
+    assert_int_equal(
+        bench_sh(&room->bench, &room->hog, "(" FILL ") >/dev/null 2>&1 &", ""),
+        0);
+    await_room(room, &room->hog, -EDQUOT);
+    (void)usleep(100000);
+    assert_int_equal(bench_sh(&room->bench, &room->hog,
+                              "rm f*; sleep 0.3; ls | wc -l; pgrep -c sleep",
+                              "0\n0\n"),
+                     1);
+}
+
+static void who_takes_too_much_memory_is_ended_and_told(void **state)
+{
+    struct room *room = *state;
+    int64_t begin = clock_ms();
+    struct bench_run run;
+
+    must_be_enforced(room, "memory_bytes");
+    (void)bench_script(&room->bench, &room->hog,
+                       "exec perl -e '$x = q(x) x (200 << 20); sleep 9'", &run);
+    is_stopped(&run, begin, EDQUOT, "memory_bytes");
+    /* What lies in /tmp counts, and the first process outlives it all. */
+    for (int i = 0; i < 3; i++) {
+        (void)bench_sh(&room->bench, &room->hog,
+                       "perl -e '$x = q(x) x (200 << 20)'", "");
+    }
+    assert_int_equal(bench_sh(&room->bench, &room->hog, "echo ok", "ok\n"), 0);
+}
+
+static void who_forks_too_much_is_held(void **state)
+{
+    struct room *room = *state;
+    struct command_result result;
+    struct bench_run run;
+
+    must_be_enforced(room, "pids");
+    (void)bench_script(
+        &room->bench, &room->hog,
+        "perl -e '$| = 1; while (defined($p = fork)) { if (!$p) { "
+        "sleep 9; exit } $n++ } print $n + 2; kill 9, -getpgrp'",
+        &run);
+    result = bench_exited(&run);
+    bench_closed(&run);
+    assert_in_range(atoi(bench_text(&run, COMMAND_STDOUT)), 30, 41);
+    if (result.why.code) {
+        assert_non_null(strstr(result.why.msg, "pids"));
+    }
+    bench_run_done(&run);
+    assert_int_equal(bench_sh(&room->bench, &room->hog, "echo ok", "ok\n"), 0);
+}
+
+static void who_computes_has_its_share(void **state)
+{
+    struct room *room = *state;
+    struct bench_run run;
+
+    must_be_enforced(room, "cpu_percent");
+    (void)bench_script(&room->bench, &room->hog,
+                       "perl -e 'for (1, 2) { if (!fork) { alarm 1; 1 while 1 "
+                       "} } 1 while wait > 0; @t = times; "
+                       "printf qq(%d), 100 * ($t[2] + $t[3])'",
+                       &run);
+    bench_closed(&run);
+    assert_in_range(atoi(bench_text(&run, COMMAND_STDOUT)), 10, 70);
+    bench_run_done(&run);
+}
+
+#define IN_ROOM(test)                                                          \
+    cmocka_unit_test_setup_teardown(test, open_room, close_room)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        IN_ROOM(all_limits_are_told),
+        IN_ROOM(a_limit_out_of_its_range_makes_no_sandbox),
+        IN_ROOM(each_process_and_each_directory_is_held),
+        IN_ROOM(who_fills_the_disk_is_ended_and_can_clear_it),
+        IN_ROOM(who_fills_it_from_the_background_is_ended_too),
+        IN_ROOM(who_takes_too_much_memory_is_ended_and_told),
+        IN_ROOM(who_forks_too_much_is_held),
+        IN_ROOM(who_computes_has_its_share),
+    };
+
+    (void)umask(077);
+    bench_use("local");
+    return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
+}
