@@ -26,7 +26,7 @@ const char *exec_status_name(enum exec_status status)
 
 /* ---- Objects ---- */
 
-static int new_log(struct session *session, uint64_t n, struct exec_log **out,
+static int new_log(struct session *session, struct exec_log **out,
                    struct err *err)
 {
     AUTO_FREE char *dir = NULL;
@@ -35,11 +35,10 @@ static int new_log(struct session *session, uint64_t n, struct exec_log **out,
         dir = NULL;
         return err_set(err, ENOMEM, "out of memory");
     }
-    return exec_log_new(dir, n, out, err);
+    return exec_log_new(dir, 0, out, err);
 }
 
-int exec_new(struct session *session, const struct exec_info *info, bool ended,
-             struct exec **out, struct err *err)
+int exec_new(struct session *session, struct exec **out, struct err *err)
 {
     struct exec *exec = calloc(1, sizeof(*exec));
     int rc;
@@ -47,7 +46,7 @@ int exec_new(struct session *session, const struct exec_info *info, bool ended,
     if (!exec) {
         return err_set(err, ENOMEM, "out of memory");
     }
-    rc = new_log(session, info->n, &exec->log, err);
+    rc = new_log(session, &exec->log, err);
     if (rc < 0) {
         free(exec);
         return rc;
@@ -58,15 +57,31 @@ int exec_new(struct session *session, const struct exec_info *info, bool ended,
     list_init(&exec->job.link);
     exec->job.kind = JOB_EXEC;
     exec->job.session = session;
-    exec->n = info->n;
-    exec->background = info->background;
     mutex_lock(&exec->lock);
     list_init(&exec->watches);
-    exec->info = *info;
-    exec->ended = ended;
     mutex_unlock(&exec->lock);
     *out = exec;
     return 0;
+}
+
+void exec_discard(struct exec *exec)
+{
+    exec_log_free(exec->log);
+    mutex_done(&exec->lock);
+    free(exec);
+}
+
+void exec_become(struct session *session, struct exec *exec,
+                 const struct exec_info *info, bool ended)
+{
+    exec->n = info->n;
+    exec->background = info->background;
+    exec_log_name(exec->log, info->n);
+    mutex_lock(&exec->lock);
+    exec->info = *info;
+    exec->ended = ended;
+    mutex_unlock(&exec->lock);
+    list_add(&session->execs, &exec->link);
 }
 
 struct exec *exec_ref(struct exec *exec)
@@ -77,18 +92,31 @@ struct exec *exec_ref(struct exec *exec)
 
 void exec_unref(struct exec *exec)
 {
-    if (!exec || atomic_fetch_sub(&exec->refs, 1) != 1) {
+    struct session *session;
+    bool last;
+
+    if (!exec) {
         return;
     }
-    session_unref(exec->job.session);
-    exec_log_free(exec->log);
-    mutex_done(&exec->lock);
-    free(exec);
+    session = exec->job.session;
+    mutex_lock(&session->lock);
+    last = atomic_fetch_sub(&exec->refs, 1) == 1;
+    if (last) {
+        list_remove(&exec->link);
+    }
+    mutex_unlock(&session->lock);
+    if (last && exec->due) {
+        exec_retire_due(session, exec->n);
+    }
+    if (last) {
+        exec_discard(exec);
+        session_unref(session);
+    }
 }
 
 /* ---- Finding ---- */
 
-static struct exec *find_live(struct session *session, uint64_t n)
+static struct exec *find_held(struct session *session, uint64_t n)
     REQUIRES(session->lock)
 {
     list_each(node, &session->execs)
@@ -96,10 +124,21 @@ static struct exec *find_live(struct session *session, uint64_t n)
         struct exec *exec = container_of(node, struct exec, link);
 
         if (exec->n == n) {
-            return exec_ref(exec);
+            return exec;
         }
     }
     return NULL;
+}
+
+bool exec_retire_held(struct session *session, uint64_t n)
+{
+    struct exec *exec = find_held(session, n);
+
+    if (exec) {
+        /* One that still runs is looked for after its end. */
+        exec->due = exec_ended(exec);
+    }
+    return exec != NULL;
 }
 
 /* n 0: the newest. The session's reference for a new object is the caller's. */
@@ -108,25 +147,25 @@ static int find_locked(struct session *session, uint64_t n, bool *made,
     REQUIRES(session->lock)
 {
     struct exec_info info;
-    struct exec *live;
+    struct exec *exec;
     int rc = store_exec_load(session->registry->store, session->number, n,
                              &info, err);
 
     if (rc < 0) {
         return rc;
     }
-    live = find_live(session, info.n);
-    if (live) {
-        *out = live;
+    exec = find_held(session, info.n);
+    if (exec) {
+        *out = exec_ref(exec);
         return 0;
     }
-    /* Nothing of it lives, but its end could not be recorded. */
-    if (info.status == EXEC_QUEUED || info.status == EXEC_RUNNING) {
-        info.status = EXEC_FAILED;
-        (void)err_set(&info.err, EIO, "its end could not be recorded");
+    rc = exec_new(session, &exec, err);
+    if (rc == 0) {
+        /* What has not ended is held. */
+        exec_become(session, exec, &info, true);
+        *made = true;
+        *out = exec;
     }
-    rc = exec_new(session, &info, true, out, err);
-    *made = rc == 0;
     return rc;
 }
 
@@ -136,6 +175,7 @@ static int find(struct session *session, uint64_t n, struct exec **out,
     bool made = false;
     int rc;
 
+    exec_save_late(session, false);
     (void)session_ref(session);
     mutex_lock(&session->lock);
     rc = find_locked(session, n, &made, out, err);

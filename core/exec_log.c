@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
@@ -36,7 +37,8 @@ struct extent {
 };
 
 struct exec_log {
-    char *path;        /* Without its ending. */
+    char *dir;
+    uint64_t n;
     struct mutex lock; /* Of all GUARDED members below. */
     struct extent extent GUARDED;
     bool loaded GUARDED; /* extent is known. */
@@ -52,11 +54,14 @@ int exec_log_new(const char *dir, uint64_t n, struct exec_log **out,
 {
     struct exec_log *log = calloc(1, sizeof(*log));
 
-    if (!log ||
-        asprintf(&log->path, "%s/%llu", dir, (unsigned long long)n) < 0) {
+    if (log) {
+        log->dir = strdup(dir);
+    }
+    if (!log || !log->dir) {
         free(log);
         return err_set(err, ENOMEM, "out of memory");
     }
+    log->n = n;
     mutex_init(&log->lock);
     log->log_fd = -1;
     log->idx_fd = -1;
@@ -64,12 +69,17 @@ int exec_log_new(const char *dir, uint64_t n, struct exec_log **out,
     return 0;
 }
 
+void exec_log_name(struct exec_log *log, uint64_t n)
+{
+    log->n = n;
+}
+
 void exec_log_free(struct exec_log *log)
 {
     if (log) {
         exec_log_stop(log);
         mutex_done(&log->lock);
-        free(log->path);
+        free(log->dir);
         free(log);
     }
 }
@@ -77,7 +87,8 @@ void exec_log_free(struct exec_log *log)
 static int open_part(const struct exec_log *log, const char *ending, int flags)
 {
     char path[PATH_MAX];
-    int n = snprintf(path, sizeof(path), "%s%s", log->path, ending);
+    int n = snprintf(path, sizeof(path), "%s/%llu%s", log->dir,
+                     (unsigned long long)log->n, ending);
 
     if (n < 0 || (size_t)n >= sizeof(path)) {
         errno = ENAMETOOLONG;

@@ -15,13 +15,16 @@ struct exec_log;
  * Makes the object of a log; its files need not exist.
  *
  * @param dir where its files are
- * @param n   the command's number
+ * @param n   the command's number; 0: exec_log_name() tells it
  * @param out the log, on success
  * @param err filled on failure
  * @return 0 or -ENOMEM
  */
 MUST_USE int exec_log_new(const char *dir, uint64_t n, struct exec_log **out,
                           struct err *err);
+
+/** @param log of which nothing was asked yet @param n the command's number */
+void exec_log_name(struct exec_log *log, uint64_t n);
 
 /** @param log freed, with what it has open; NULL is fine */
 void exec_log_free(struct exec_log *log);

@@ -19,9 +19,9 @@ struct exec {
     atomic_uint refs;
     struct job job;   /* Its session is the exec's, with a reference. */
     struct list link; /* session->execs, by its lock, like these. */
+    bool due;         /* Is to be removed when nobody holds it. */
+    bool unsaved;     /* Its end is not recorded; holds a reference. */
     bool background;  /* The queue does not wait for it. */
-    bool over;        /* Has ended and is recorded. */
-    bool closed;      /* Its sink is closed, or was never given away. */
     uint64_t n;
     struct exec_log *log;
     struct err log_err;           /* By the sink's thread until exited, */
@@ -39,13 +39,28 @@ struct exec {
     struct list watches GUARDED;
 };
 
-/* Makes the object of a record, with one reference. `ended`: it is over. */
-MUST_USE int exec_new(struct session *session, const struct exec_info *info,
-                      bool ended, struct exec **out, struct err *err);
+/* Makes an object that is no command yet, with one reference. */
+MUST_USE int exec_new(struct session *session, struct exec **out,
+                      struct err *err);
+/* Frees one that became none. */
+void exec_discard(struct exec *exec);
+/* Makes it the one of a record, which takes a reference to the session.
+ * `ended`: it is over. */
+void exec_become(struct session *session, struct exec *exec,
+                 const struct exec_info *info, bool ended)
+    REQUIRES(session->lock);
+/* Whether there is an object of a command: nothing of it may be removed until
+ * that goes. */
+bool exec_retire_held(struct session *session, uint64_t n)
+    REQUIRES(session->lock);
 
 /* Removes what is over of commands that are not among the newest, in the
  * background, after command n has ended. */
 void exec_retire(struct session *session, uint64_t n);
+
+/* Removes what exec_retire() left since it was held, up to command n. */
+void exec_retire_due(struct session *session, uint64_t n)
+    EXCLUDES(session->lock);
 
 /* Runs a command that is its session's current job; in the life thread. It
  * ends later with session_job_over(). */
@@ -68,8 +83,8 @@ void exec_end_unrun(struct exec *exec, enum exec_status status,
 /* Wakes the watches that are due. */
 void exec_wake(struct exec *exec);
 
-/* Its sink is closed, or was never given away: takes it out of the session
- * where it is over too. */
-void exec_closed(struct exec *exec);
+/* Records the ends that could not be recorded when they came. `last`: there
+ * will be no other try, so what cannot be recorded is given up. */
+void exec_save_late(struct session *session, bool last) EXCLUDES(session->lock);
 
 #endif

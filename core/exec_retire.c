@@ -1,6 +1,7 @@
 /*
  * The newest commands stay; those before them go, in the background, once they
- * are over: first the record, then the files. Files whose record went just
+ * are over and nobody holds them, as a reader of their output does: first the
+ * record, then the files. Files whose record went just
  * before a crash go when the session retires for the first time.
  */
 #include "core/cleanup.h"
@@ -69,13 +70,69 @@ struct retiring {
     uint64_t most;
 };
 
+/* Removes the records of a batch but of those that somebody holds, and leaves
+ * the numbers of the removed ones in it. */
+static int drop_batch(struct session *session, uint64_t *batch, size_t *count,
+                      struct err *err) REQUIRES(session->lock)
+{
+    size_t dropped = 0;
+
+    for (size_t i = 0; i < *count; i++) {
+        if (!exec_retire_held(session, batch[i])) {
+            batch[dropped++] = batch[i];
+        }
+    }
+    *count = dropped;
+    return store_exec_drop(session->registry->store, session->number, batch,
+                           dropped, err);
+}
+
+/* The next numbers that are too old; false at the end. */
+static bool next_batch(const struct retiring *retiring, uint64_t *after,
+                       uint64_t *batch, size_t *count)
+{
+    const struct session *session = retiring->session;
+    struct err err = ERR_INIT;
+    ssize_t n = store_exec_list(session->registry->store, session->number,
+                                *after, batch, BATCH, &err);
+
+    while (n > 0 && batch[n - 1] > retiring->most) {
+        n--;
+    }
+    if (n <= 0) {
+        return false;
+    }
+    *after = batch[n - 1];
+    *count = (size_t)n;
+    return true;
+}
+
+/* What is held goes when it is given back; what cannot be removed now is tried
+ * with the next command. */
+static void retire_all(const struct retiring *retiring)
+{
+    struct session *session = retiring->session;
+    uint64_t batch[BATCH];
+    uint64_t after = 0;
+    size_t count = 0;
+
+    while (next_batch(retiring, &after, batch, &count)) {
+        struct err err = ERR_INIT;
+        int rc;
+
+        mutex_lock(&session->lock);
+        rc = drop_batch(session, batch, &count, &err);
+        mutex_unlock(&session->lock);
+        for (size_t i = 0; i < count && rc == 0; i++) {
+            remove_files(session, batch[i]);
+        }
+    }
+}
+
 static void retire(void *arg)
 {
     struct retiring *retiring = arg;
     struct session *session = retiring->session;
-    uint64_t dropped[BATCH];
-    struct err err = ERR_INIT;
-    ssize_t count = BATCH;
     bool first;
 
     mutex_lock(&session->lock);
@@ -85,34 +142,36 @@ static void retire(void *arg)
     if (first) {
         remove_orphans(session, retiring->most);
     }
-    /* What cannot be removed now is tried with the next command. */
-    while (count == BATCH) {
-        count = store_exec_drop(session->registry->store, session->number,
-                                retiring->most, dropped, BATCH, &err);
-        for (ssize_t i = 0; i < count; i++) {
-            remove_files(session, dropped[i]);
-        }
-    }
+    retire_all(retiring);
     session_unref(session);
     free(retiring);
+}
+
+static void retire_to(struct session *session, uint64_t most)
+{
+    struct retiring *retiring = malloc(sizeof(*retiring));
+
+    if (!retiring) {
+        return;
+    }
+    retiring->session = session_ref(session);
+    retiring->most = most;
+    if (session_run(session, session->files, retire, retiring) < 0) {
+        session_unref(session);
+        free(retiring);
+    }
 }
 
 void exec_retire(struct session *session, uint64_t n)
 {
     uint64_t keep = session->registry->execs_keep;
-    struct retiring *retiring;
 
-    if (!keep || n <= keep) {
-        return;
+    if (keep && n > keep) {
+        retire_to(session, n - keep);
     }
-    retiring = malloc(sizeof(*retiring));
-    if (!retiring) {
-        return;
-    }
-    retiring->session = session_ref(session);
-    retiring->most = n - keep;
-    if (session_run(session, session->files, retire, retiring) < 0) {
-        session_unref(session);
-        free(retiring);
-    }
+}
+
+void exec_retire_due(struct session *session, uint64_t n)
+{
+    retire_to(session, n);
 }

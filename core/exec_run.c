@@ -20,30 +20,6 @@ enum {
 
 /* ---- Its end ---- */
 
-void exec_closed(struct exec *exec)
-{
-    struct session *session = exec->job.session;
-
-    mutex_lock(&session->lock);
-    exec->closed = true;
-    if (exec->over) {
-        list_remove(&exec->link);
-    }
-    mutex_unlock(&session->lock);
-}
-
-static void set_over(struct exec *exec)
-{
-    struct session *session = exec->job.session;
-
-    mutex_lock(&session->lock);
-    exec->over = true;
-    if (exec->closed) {
-        list_remove(&exec->link);
-    }
-    mutex_unlock(&session->lock);
-}
-
 static int save_end(struct exec *exec, const struct exec_info *info,
                     struct err *err)
 {
@@ -71,6 +47,60 @@ static int save_end(struct exec *exec, const struct exec_info *info,
     return rc;
 }
 
+/* Its object stays until the end is recorded after all: it is not forgotten
+ * what came of the command, and no later daemon calls it lost. */
+static void keep_unsaved(struct exec *exec)
+{
+    struct session *session = exec->job.session;
+
+    (void)exec_ref(exec);
+    mutex_lock(&session->lock);
+    exec->unsaved = true;
+    session->unsaved++;
+    mutex_unlock(&session->lock);
+}
+
+/* One whose end is not recorded, with the reference that kept it, or NULL. */
+static struct exec *take_unsaved(struct session *session)
+{
+    struct exec *found = NULL;
+
+    mutex_lock(&session->lock);
+    if (session->unsaved) {
+        list_each(node, &session->execs)
+        {
+            struct exec *exec = container_of(node, struct exec, link);
+
+            found = exec->unsaved ? exec : found;
+        }
+        found->unsaved = false;
+        session->unsaved--;
+    }
+    mutex_unlock(&session->lock);
+    return found;
+}
+
+void exec_save_late(struct session *session, bool last)
+{
+    struct exec *exec = take_unsaved(session);
+    struct err err = ERR_INIT;
+
+    while (exec) {
+        struct exec_info info;
+        int rc;
+
+        exec_info(exec, &info);
+        rc = save_end(exec, &info, &err);
+        if (rc < 0 && !last && !session_gone(session)) {
+            keep_unsaved(exec);
+            exec_unref(exec);
+            return;
+        }
+        exec_unref(exec);
+        exec = take_unsaved(session);
+    }
+}
+
 static void publish_end(struct exec *exec, const struct exec_info *info)
 {
     mutex_lock(&exec->lock);
@@ -92,11 +122,13 @@ static void end(struct exec *exec, struct exec_info *info, bool ran,
 {
     struct session *session = exec->job.session;
     struct err err = ERR_INIT;
+    bool saved;
 
     info->ended_us = clock_wall_us();
     session_touch(session);
     crash_point("exec-ended");
-    if (save_end(exec, info, &err) < 0) {
+    saved = save_end(exec, info, &err) == 0;
+    if (!saved) {
         info->status = EXEC_FAILED;
         (void)err_wrap(&err, -err.code, "cannot record the command's end");
         info->err = err;
@@ -115,8 +147,12 @@ static void end(struct exec *exec, struct exec_info *info, bool ran,
         session_job_over(session);
     }
     publish_end(exec, info);
-    set_over(exec);
-    exec_retire(session, exec->n);
+    if (saved) {
+        exec_save_late(session, false);
+        exec_retire(session, exec->n);
+    } else {
+        keep_unsaved(exec);
+    }
 }
 
 static void end_unrun(struct exec *exec, enum exec_status status,
@@ -129,7 +165,6 @@ static void end_unrun(struct exec *exec, enum exec_status status,
     info.status = status;
     info.err = *err;
     end(exec, &info, false, current);
-    exec_closed(exec);
     exec_unref(exec);
     registry_job_end(registry);
 }
@@ -272,7 +307,6 @@ static void sink_closed(void *arg)
     struct registry *registry = exec->job.session->registry;
 
     exec_log_stop(exec->log);
-    exec_closed(exec);
     exec_unref(exec);
     registry_sink_end(registry);
 }
@@ -430,6 +464,23 @@ static int start(struct exec *exec, struct err *err)
     return rc;
 }
 
+/* Starts one that the queue does not wait for. It counts before, since it may
+ * end before it is said to have begun. */
+static int start_aside(struct exec *exec, struct err *err)
+{
+    struct session *session = exec->job.session;
+    int rc;
+
+    session_background_begin(session);
+    rc = start(exec, err);
+    if (rc < 0) {
+        session_background_over(session);
+    } else {
+        session_job_over(session);
+    }
+    return rc;
+}
+
 static bool is_cancelled(struct exec *exec)
 {
     bool cancelled;
@@ -459,12 +510,9 @@ static void run(struct exec *exec)
                  : session_ensure_for_exec(exec->job.session, &err);
 
     if (rc == 0 && !is_cancelled(exec)) {
-        rc = start(exec, &err);
+        rc = exec->background ? start_aside(exec, &err) : start(exec, &err);
         if (rc == 0) {
             session_news(exec->job.session);
-            if (exec->background) {
-                session_job_aside(exec->job.session);
-            }
             return; /* The sink does the rest. */
         }
     }

@@ -39,12 +39,12 @@ static int make_dirs(struct session *session, struct err *err)
     return 0;
 }
 
+/* Makes a prepared object a command; with one more reference, the job's. */
 static int add_locked(struct session *session, const struct store_exec *row,
-                      const struct caller *caller, struct exec **out,
+                      const struct caller *caller, struct exec *exec,
                       struct err *err) REQUIRES(session->lock)
 {
     struct exec_info info;
-    struct exec *exec = NULL;
     int rc = make_dirs(session, err);
 
     if (rc < 0) {
@@ -55,34 +55,29 @@ static int add_locked(struct session *session, const struct store_exec *row,
     if (rc < 0) {
         return err_wrap(err, rc, "cannot record the command");
     }
-    rc = exec_new(session, &info, false, &exec, err);
-    if (rc < 0) {
-        return rc;
-    }
+    /* From here on nothing may fail: there is a record. */
+    exec_become(session, exec, &info, false);
     exec->job.caller = *caller;
-    list_add(&session->execs, &exec->link);
-    *out = exec_ref(exec); /* The job's. */
+    (void)exec_ref(exec);
     return 0;
 }
 
 /* Records and queues at once, so that numbers are the order of the queue. */
 static int submit_locked(struct session *session, const struct store_exec *row,
-                         const struct caller *caller, struct exec **out,
+                         const struct caller *caller, struct exec *exec,
                          struct err *err) REQUIRES(session->lock)
 {
-    struct exec *exec = NULL;
     int rc;
 
     if (session->gone) {
         return err_set(err, ENOENT, "the session was removed");
     }
-    rc = add_locked(session, row, caller, &exec, err);
+    rc = add_locked(session, row, caller, exec, err);
     if (rc < 0) {
         return rc;
     }
     rc = session_enqueue_locked(session, &exec->job, err);
     assert(rc == 0); /* The session is not gone; nothing else is in its way. */
-    *out = exec;
     return 0;
 }
 
@@ -110,15 +105,21 @@ static int submit(struct session *session, const struct store_exec *row,
     if (rc < 0) {
         return rc;
     }
+    rc = exec_new(session, &exec, err);
+    if (rc < 0) {
+        return rc;
+    }
     if (!registry_job_begin(session->registry, false)) {
+        exec_discard(exec);
         return err_set(err, ESHUTDOWN, "the filesystem is being unmounted");
     }
     /* Held by the command. Taken first: registry before session. */
     (void)session_ref(session);
     mutex_lock(&session->lock);
-    rc = submit_locked(session, row, caller, &exec, err);
+    rc = submit_locked(session, row, caller, exec, err);
     mutex_unlock(&session->lock);
     if (rc < 0) {
+        exec_discard(exec);
         registry_job_end(session->registry);
         session_unref(session);
         return rc;
@@ -138,21 +139,29 @@ int exec_add_init(struct session *session, const char *script,
                                    .size = strlen(script),
                                    .mode = SHAPE_AUTO,
                                    .init = true};
+    struct exec *exec = NULL;
     int rc;
 
     if (row.size > EXEC_SCRIPT_MAX) {
         return err_set(err, EFBIG, "the command is over 1 MiB long");
     }
+    rc = exec_new(session, &exec, err);
+    if (rc < 0) {
+        return rc;
+    }
     (void)registry_job_begin(session->registry, true);
     (void)session_ref(session);
     mutex_lock(&session->lock);
-    rc = add_locked(session, &row, caller, out, err);
+    rc = add_locked(session, &row, caller, exec, err);
     mutex_unlock(&session->lock);
     if (rc < 0) {
+        exec_discard(exec);
         registry_job_end(session->registry);
         session_unref(session);
+        return rc;
     }
-    return rc;
+    *out = exec;
+    return 0;
 }
 
 int exec_submit(struct session *session, const char *script, size_t size,

@@ -73,6 +73,7 @@ static int load_locked(struct registry *registry,
     if (rc == 0) {
         session->refs = 1;
         list_add(bucket_of(registry, row->number), &session->link);
+        registry->loaded++;
         *out = session;
     }
     return rc;
@@ -169,6 +170,7 @@ static void reap(void *arg)
     unused = session->refs == 0;
     if (unused) {
         list_remove(&session->link);
+        registry->loaded--;
     }
     mutex_unlock(&registry->lock);
     if (unused) {
@@ -289,29 +291,46 @@ static int create_locked(struct registry *registry, const char *id,
     return rc;
 }
 
-int registry_create(struct registry *registry, const char *id,
-                    const struct caller *caller, struct session **out,
-                    struct err *err)
+int registry_add(struct registry *registry, const char *id,
+                 const struct config *config, const struct caller *caller,
+                 struct session **out, struct err *err)
 {
     AUTO_FREE char *text = NULL;
-    struct config config;
+    struct session *session = NULL;
+    bool needed = out || config->auto_start;
     int rc = check_id(id, err);
 
     if (rc == 0) {
-        rc = config_default(registry->provider, &config, err);
+        rc = config_text(config, &text, err);
     }
-    if (rc < 0) {
-        return rc;
-    }
-    rc = config_text(&config, &text, err);
-    config_done(&config);
     if (rc < 0) {
         return rc;
     }
     mutex_lock(&registry->lock);
-    rc = create_locked(registry, id, text, caller, out, err);
+    rc = create_locked(registry, id, text, caller, needed ? &session : NULL,
+                       err);
     mutex_unlock(&registry->lock);
-    return rc;
+    if (rc < 0) {
+        return rc;
+    }
+    if (config->auto_start) {
+        session_auto_start(session, caller);
+    }
+    if (out) {
+        *out = session;
+    } else {
+        session_unref(session);
+    }
+    return 0;
+}
+
+int registry_create(struct registry *registry, const char *id,
+                    const struct caller *caller, struct session **out,
+                    struct err *err)
+{
+    const struct profile *profile = registry_profile(registry, "default");
+
+    return registry_add(registry, id, &profile->config, caller, out, err);
 }
 
 /* From here on nothing begins in the session, or it stays. */

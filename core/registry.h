@@ -56,6 +56,10 @@ enum registry_end {
 struct registry_config {
     const char *state_dir; /* Made when missing, 0700. Absolute. */
     const char *provider;  /* Of new sessions: a name in the table. */
+    const char *profiles;  /* A directory of NAME.json; NULL: none. */
+    const char *base;      /* `base` may name what is below; NULL: none. */
+    const char *mount;     /* Where this is mounted; NULL: nowhere. */
+    bool trust_config;     /* Whoever writes configs is the operator. */
     uid_t uid;             /* Whose files the sandboxes' are shown as: the */
     gid_t gid;             /* mounting user's, and this group's. */
     bool raw_links;        /* As in struct ws_view. */
@@ -70,7 +74,7 @@ struct registry_config {
 /**
  * Opens the state directory and its store (locking both), and the providers
  * that are needed; settles what an earlier daemon left: commands that ran are
- * recorded as lost, half-done deletions go on.
+ * recorded as lost, half-done deletions go on. Profiles are read once, here.
  *
  * @param config borrowed for the call, but loop and hooks
  * @param table  ends with NULL; static
@@ -102,7 +106,8 @@ bool registry_close(struct registry *registry, int64_t end_ms);
 bool session_id_valid(const char *id);
 
 /**
- * Makes a session: a record, no sandbox.
+ * Makes a session by the profile `default`: a record, and no sandbox unless
+ * the profile says so.
  *
  * @param registry the registry
  * @param id       its name
@@ -114,6 +119,25 @@ bool session_id_valid(const char *id);
 MUST_USE int registry_create(struct registry *registry, const char *id,
                              const struct caller *caller, struct session **out,
                              struct err *err);
+
+/**
+ * Makes a session as one write to `new` says: `PROFILE [ID]`, or a config in
+ * JSON, which may have an `id`. Where the config says so, the sandbox starts in
+ * the background.
+ *
+ * @param registry the registry
+ * @param text     borrowed; blanks at its ends mean nothing
+ * @param size     its bytes
+ * @param caller   who asks
+ * @param id       the session's id, on success
+ * @param err      filled on failure
+ * @return 0, -EINVAL, -EPERM for what the operator alone may say, -ENOENT for
+ *         an unknown profile, -ENODEV for an unknown provider, -EEXIST, -EFBIG,
+ *         -ENOSPC, -EIO
+ */
+MUST_USE int registry_new(struct registry *registry, const char *text,
+                          size_t size, const struct caller *caller,
+                          char id[SESSION_ID_SIZE], struct err *err);
 
 /**
  * Finds a session by its id.
@@ -204,6 +228,34 @@ MUST_USE int registry_errors(struct registry *registry, struct buf *out,
  */
 MUST_USE int registry_stats(struct registry *registry, struct buf *out,
                             struct err *err);
+
+/* What a mount tells of, by numbers from 1 in the order of names. */
+enum registry_list {
+    REGISTRY_PROFILES,  /* Their configs, as JSON. */
+    REGISTRY_PROVIDERS, /* What they can, in words. */
+};
+
+/**
+ * @param registry the registry
+ * @param list     of what
+ * @param number   from 1
+ * @return its name, borrowed; NULL: there are not so many
+ */
+const char *registry_name(const struct registry *registry,
+                          enum registry_list list, uint64_t number);
+
+/**
+ * Tells of one.
+ *
+ * @param registry the registry
+ * @param list     of what
+ * @param number   as for registry_name()
+ * @param out      appended to
+ * @param err      filled on failure
+ * @return 0, -ENOENT or another negative errno
+ */
+MUST_USE int registry_about(struct registry *registry, enum registry_list list,
+                            uint64_t number, struct buf *out, struct err *err);
 
 /**
  * Room on the file system that holds the state, for `df` on the mount's root.

@@ -274,6 +274,7 @@ static void free_registry(struct registry *registry)
     cond_done(&registry->opened);
     mutex_done(&registry->providers_lock);
     mutex_done(&registry->lock);
+    registry_drop_profiles(registry);
     free(registry->provider);
     free(registry->state_dir);
     free(registry);

@@ -32,11 +32,15 @@ static void settle(struct session *session)
     session_submit(session, &job);
 }
 
-static int open_all(struct registry *registry, struct err *err)
+static int open_all(struct registry *registry,
+                    const struct registry_config *config, struct err *err)
 {
     struct provider *provider;
     int rc = registry_add_providers(registry, err);
 
+    if (rc == 0) {
+        rc = registry_set_places(registry, config, err);
+    }
     if (rc == 0) {
         rc = store_open(registry->state_dir, registry->wait_ms,
                         &registry->store, err);
@@ -50,6 +54,9 @@ static int open_all(struct registry *registry, struct err *err)
     }
     if (rc == 0) {
         rc = store_exec_lose_all(registry->store, err);
+    }
+    if (rc == 0) {
+        rc = registry_read_profiles(registry, config->profiles, err);
     }
     if (rc == 0) {
         rc = registry_open_provider(registry, registry->provider, &provider,
@@ -134,7 +141,7 @@ int registry_open(const struct registry_config *config,
         rc = cancel_init(&registry->cancel, err);
     }
     if (rc == 0) {
-        rc = open_all(registry, err);
+        rc = open_all(registry, config, err);
     }
     if (rc < 0) {
         /* A start that fails changes nothing. */

@@ -3,6 +3,7 @@
 #define SESSIONFS_REGISTRY_PRIV_H
 
 #include "core/cancel.h"
+#include "core/config_check.h"
 #include "core/list.h"
 #include "core/mutex.h"
 #include "core/registry.h"
@@ -11,6 +12,13 @@
 
 enum {
     REGISTRY_BUCKETS = 1024
+};
+
+/* A named config of the operator's. */
+struct profile {
+    char *name;
+    struct config config;
+    char *text; /* Of the config. */
 };
 
 /* A provider of the table. */
@@ -32,7 +40,11 @@ struct registry {
     unsigned events_keep;
     unsigned execs_keep;
     char *state_dir;
-    char *provider; /* Of new sessions. */
+    char *provider;           /* Of new sessions. */
+    struct profile *profiles; /* By name; fixed once open, like these. */
+    size_t profile_count;
+    struct config_places places;
+    bool trust_config;
     enum registry_end on_unmount;
     struct store *store;
     const struct provider_ops *const *table;
@@ -52,11 +64,12 @@ struct registry {
     struct mutex lock; /* Of all GUARDED members below. */
     struct cond calm;  /* jobs or sinks has changed. */
     struct list buckets[REGISTRY_BUCKETS] GUARDED;
-    unsigned jobs GUARDED;  /* Queued or running. */
-    unsigned works GUARDED; /* Pieces of work that threads of sessions do. */
-    unsigned sinks GUARDED; /* Commands whose sink is not closed. */
-    bool closing GUARDED;   /* No new jobs. */
-    bool dead GUARDED;      /* Sessions are freed by the closer. */
+    unsigned loaded GUARDED; /* Sessions in the buckets. */
+    unsigned jobs GUARDED;   /* Queued or running. */
+    unsigned works GUARDED;  /* Pieces of work that threads of sessions do. */
+    unsigned sinks GUARDED;  /* Commands whose sink is not closed. */
+    bool closing GUARDED;    /* No new jobs. */
+    bool dead GUARDED;       /* Sessions are freed by the closer. */
     bool engines_closed GUARDED;
 };
 
@@ -101,6 +114,43 @@ MUST_USE int registry_each_with(struct registry *registry,
                                 enum session_status status,
                                 void (*fn)(struct session *session),
                                 struct err *err);
+
+/* ---- registry_profiles.c ---- */
+
+/* Copies the directories that configs are compared with. */
+MUST_USE int registry_set_places(struct registry *registry,
+                                 const struct registry_config *config,
+                                 struct err *err);
+/* Reads the profiles of a directory, or NULL; there is a `default` then. */
+MUST_USE int registry_read_profiles(struct registry *registry, const char *dir,
+                                    struct err *err);
+/* Frees what the two above have made. */
+void registry_drop_profiles(struct registry *registry);
+/* NULL: there is none of that name. */
+const struct profile *registry_profile(const struct registry *registry,
+                                       const char *name);
+
+/* ---- registry_new.c ---- */
+
+/* Checks a config and makes it the effective one. `before`: the one that its
+ * writer, who is not the operator, has found; NULL: the operator has said it.
+ */
+MUST_USE int registry_check(const struct registry *registry,
+                            struct config *config, const struct config *before,
+                            struct err *err);
+/* Reads a config that whoever uses the mount wrote. `none`: it says nothing,
+ * and is that of the default profile. */
+MUST_USE int registry_read_config(const struct registry *registry,
+                                  const struct js *js, bool none,
+                                  const struct config *before,
+                                  struct config *out, struct err *err);
+
+/* Makes a session with a config, and starts it where that says so. */
+MUST_USE int registry_add(struct registry *registry, const char *id,
+                          const struct config *config,
+                          const struct caller *caller, struct session **out,
+                          struct err *err);
+
 /* Loads a session by its number, with a reference. */
 MUST_USE int registry_load(struct registry *registry, uint64_t number,
                            struct session **out, struct err *err);

@@ -148,17 +148,21 @@ static int tell_gauge(struct buf *out, const char *name, uint64_t value)
 int registry_stats(struct registry *registry, struct buf *out, struct err *err)
 {
     uint64_t pending = 0;
-    uint64_t jobs, sinks;
+    uint64_t loaded, jobs, sinks;
     int rc = each_pending(registry, count_pending, &pending, err);
 
     if (rc < 0) {
         return rc;
     }
     mutex_lock(&registry->lock);
+    loaded = registry->loaded;
     jobs = registry->jobs;
     sinks = registry->sinks;
     mutex_unlock(&registry->lock);
     rc = tell_gauge(out, "sessions", registry_count(registry));
+    if (rc == 0) {
+        rc = tell_gauge(out, "sessions_loaded", loaded);
+    }
     if (rc == 0) {
         rc = tell_gauge(out, "jobs", jobs);
     }

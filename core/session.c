@@ -3,6 +3,7 @@
 
 #include "core/buf.h"
 #include "core/cleanup.h"
+#include "core/exec_priv.h"
 #include "core/json.h"
 #include "core/registry_priv.h"
 #include "core/session_priv.h"
@@ -31,13 +32,17 @@ const char *session_status_name(enum session_status status)
 static int read_config(struct session *session, const char *text,
                        struct err *err) REQUIRES(session->lock)
 {
+    const struct registry *registry = session->registry;
+    const struct provider_ops *ops;
     int rc = config_parse(text, &session->config, err);
 
-    if (rc == 0) {
-        session->provider =
-            registry_provider(session->registry, session->config.provider);
+    if (rc < 0) {
+        return rc;
     }
-    return rc;
+    session->provider =
+        registry_provider(session->registry, session->config.provider);
+    ops = registry_ops(registry, session->config.provider);
+    return ops ? config_fill(&session->config, ops->keys, err) : 0;
 }
 
 static int read_record(struct session *session, struct err *err)
@@ -114,6 +119,7 @@ int session_new(struct registry *registry, const struct store_session *row,
 
 void session_free(struct session *session)
 {
+    exec_save_late(session, true);
     workers_free(session->life);
     workers_free(session->status);
     workers_free(session->files);

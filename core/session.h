@@ -119,6 +119,35 @@ void session_destroy(struct session *session, const struct caller *caller,
  */
 void session_touch(struct session *session);
 
+/* ---- Config ---- */
+
+/**
+ * The text of `config.json`: the effective config.
+ *
+ * @param session a session
+ * @param out     appended to
+ * @param err     filled on failure
+ * @return 0 or a negative errno
+ */
+MUST_USE int session_config_text(struct session *session, struct buf *out,
+                                 struct err *err);
+
+/**
+ * Gives a session another config. While there is a sandbox only its `init` may
+ * change, until it has succeeded. What cannot be done changes nothing.
+ *
+ * @param session the session
+ * @param text    JSON, borrowed; null and `{}` say the default profile's
+ * @param size    its bytes
+ * @param caller  who asks
+ * @param err     filled on failure
+ * @return 0, -EINVAL, -EPERM for what the operator alone may say, -ENODEV for
+ *         an unknown provider, -EBUSY, -EFBIG, -ENOENT, -ENOSPC, -EIO
+ */
+MUST_USE int session_configure(struct session *session, const char *text,
+                               size_t size, const struct caller *caller,
+                               struct err *err);
+
 /* ---- Files ---- */
 
 /* What a file operation needs of the sandbox. */

@@ -8,6 +8,8 @@
 #include "core/registry_priv.h"
 #include "core/session_priv.h"
 
+#include <errno.h>
+
 enum {
     MOST_ENSURES = 3, /* For one operation; then it is told to come again. */
     SLICE_MS = 100,
@@ -52,11 +54,17 @@ static enum verdict judge_existing(struct session *session,
         (void)err_set(err, ESTALE, "the engine no longer has the sandbox");
         return REFUSE;
     }
-    if (!while_paused &&
-        (status == SESSION_PAUSED || status == SESSION_STARTING)) {
-        return ENSURE;
+    if (while_paused ||
+        (status != SESSION_PAUSED && status != SESSION_STARTING)) {
+        return GO_IN;
     }
-    return GO_IN;
+    if (status == SESSION_PAUSED && session->config.wake == CONFIG_WAKE_EXEC) {
+        (void)err_set(err, EHOSTDOWN,
+                      "the sandbox is paused, and files do not wake it "
+                      "(\"wake\": \"exec\"); write 'running' to status");
+        return REFUSE;
+    }
+    return ENSURE;
 }
 
 static enum verdict judge(struct session *session, const struct visit *visit,

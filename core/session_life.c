@@ -16,8 +16,7 @@
 #include <sys/stat.h>
 
 enum {
-    DETAIL_MAX = 8 * 1024,
-    DOOR_MS = 1000, /* How long an idle pause waits for file operations. */
+    DETAIL_MAX = 8 * 1024
 };
 
 static bool same_text(const char *a, const char *b)
@@ -54,6 +53,9 @@ static int put_event(struct session *session, struct store_state *state,
     if (what->cause) {
         js_set_text(detail, "cause", what->cause);
     }
+    if (what->replaced) {
+        js_set_bool(detail, "replaced", true);
+    }
     if (what->processes_lost) {
         js_set_text(detail, "processes", "lost");
     }
@@ -69,11 +71,7 @@ static int put_event(struct session *session, struct store_state *state,
 int session_life_put(struct session *session, struct store_state *state,
                      const struct life_event *what, struct err *err)
 {
-    struct life_event replaced = {
-        .name = "sandbox.replaced",
-        .cause = what->name,
-        .caller = what->caller,
-    };
+    struct life_event event = *what;
     int rc;
 
     if (!replaces(session, state)) {
@@ -81,7 +79,11 @@ int session_life_put(struct session *session, struct store_state *state,
                           : session_record_put(session, state, NULL, err);
     }
     state->generation++;
-    rc = put_event(session, state, &replaced, err);
+    event.replaced = true;
+    if (!event.name) {
+        event.name = "sandbox.replaced";
+    }
+    rc = put_event(session, state, &event, err);
     session_files_drop(session);
     session_changed(session);
     return rc;
@@ -96,8 +98,8 @@ static int put(struct session *session, struct store_state *state,
     return session_life_put(session, state, &what, err);
 }
 
-static void tell_failed(struct session *session, const char *operation,
-                        const struct caller *caller, const struct err *why)
+void session_life_failed(struct session *session, const char *operation,
+                         const struct caller *caller, const struct err *why)
 {
     struct js *detail = js_object();
     const char *name = strerrorname_np(why->code);
@@ -107,14 +109,6 @@ static void tell_failed(struct session *session, const char *operation,
     js_set_text(detail, "message", why->msg);
     session_event(session, "sandbox.failed", 0, caller, detail);
 }
-
-/* A call that leaves the sandbox in another status. */
-struct change {
-    provider_life_fn *call;
-    enum session_wait wait;
-    const char *point; /* Of a chosen crash: called, and not yet recorded. */
-    enum session_status status;
-};
 
 /* Somebody else wrote the record while we made a sandbox: ours goes, unless
  * theirs is the same. */
@@ -129,9 +123,9 @@ static void disown(struct session *session, struct session_call *call)
     }
 }
 
-/* Calls the engine and records what it did. */
-static int do_change(struct session *session, const struct change *change,
-                     const struct life_event *event, struct err *err)
+int session_life_change(struct session *session,
+                        const struct life_change *change,
+                        const struct life_event *event, struct err *err)
 {
     struct limits limits = session_limits(session, change->wait);
     struct session_call call;
@@ -156,7 +150,7 @@ static int do_change(struct session *session, const struct change *change,
     return rc;
 }
 
-static bool find_status(struct session *session, enum session_status *out)
+bool session_record_status(struct session *session, enum session_status *out)
 {
     bool has;
 
@@ -167,8 +161,7 @@ static bool find_status(struct session *session, enum session_status *out)
     return has;
 }
 
-/* A session's queue may go on once its provider is closed. */
-static int need_engine(struct session *session, struct err *err)
+int session_need_engine(struct session *session, struct err *err)
 {
     return registry_engines_closed(session->registry)
                ? err_set(err, ESHUTDOWN, "the filesystem is being unmounted")
@@ -205,7 +198,7 @@ static void destroy_later(struct session *session, const struct caller *caller,
             store_state_done(&state);
         }
         if (!same) {
-            tell_failed(session, "delete", caller, why);
+            session_life_failed(session, "delete", caller, why);
         }
     }
     session_retry(session);
@@ -260,10 +253,10 @@ int session_life_destroy(struct session *session, const struct caller *caller,
     enum session_status status;
     int rc;
 
-    if (!find_status(session, &status)) {
+    if (!session_record_status(session, &status)) {
         return 0;
     }
-    rc = need_engine(session, err);
+    rc = session_need_engine(session, err);
     return rc < 0 ? rc : destroy(session, caller, err);
 }
 
@@ -276,10 +269,10 @@ static void abandon(struct session *session, const struct caller *caller,
     enum session_status status;
     struct err err = ERR_INIT;
 
-    tell_failed(session, "create", caller, why);
+    session_life_failed(session, "create", caller, why);
     /* What is not confirmed is tried again later. Another writer's sandbox is
      * not ours to destroy. */
-    if (find_status(session, &status) && status == SESSION_STARTING) {
+    if (session_record_status(session, &status) && status == SESSION_STARTING) {
         (void)!destroy(session, caller, &err);
     }
 }
@@ -316,7 +309,7 @@ static int put_intent(struct session *session, const struct caller *caller,
 static int create(struct session *session, const struct caller *caller,
                   struct err *err)
 {
-    static const struct change creation = {
+    static const struct life_change creation = {
         .call = provider_create,
         .wait = SESSION_WAIT_CREATE,
         .point = "create-done",
@@ -333,7 +326,7 @@ static int create(struct session *session, const struct caller *caller,
         return rc;
     }
     crash_point("create-intent");
-    rc = do_change(session, &creation, &created, err);
+    rc = session_life_change(session, &creation, &created, err);
     if (rc < 0) {
         abandon(session, caller, err);
         return rc;
@@ -393,7 +386,7 @@ static int resume(struct session *session, const struct caller *caller,
     }
     session_doing(session, SESSION_ABSENT);
     if (rc < 0) {
-        tell_failed(session, "resume", caller, err);
+        session_life_failed(session, "resume", caller, err);
     } else {
         session_changed(session);
     }
@@ -458,8 +451,8 @@ int session_life_ensure(struct session *session, bool replace,
                         const struct caller *caller, struct err *err)
 {
     enum session_status status;
-    bool has = find_status(session, &status);
-    int rc = need_engine(session, err);
+    bool has = session_record_status(session, &status);
+    int rc = session_need_engine(session, err);
 
     if (rc < 0) {
         return rc;
@@ -474,146 +467,6 @@ int session_life_ensure(struct session *session, bool replace,
     rc = has ? ensure_existing(session, replace, caller, err)
              : create(session, caller, err);
     return rc < 0 ? rc : session_life_init(session, caller, err);
-}
-
-/* ---- Pausing ---- */
-
-/* Nobody is inside and nobody comes in. */
-static int pause_closed(struct session *session, const struct life_event *event,
-                        struct err *err)
-{
-    static const struct change pausing = {
-        .call = provider_pause,
-        .wait = SESSION_WAIT_CALL,
-        .point = "pause-done",
-        .status = SESSION_PAUSED,
-    };
-    int rc;
-
-    session_doing(session, SESSION_PAUSING);
-    rc = do_change(session, &pausing, event, err);
-    if (rc == 0) {
-        session_saw(session, 0, PROVIDER_PAUSED);
-    }
-    session_doing(session, SESSION_ABSENT);
-    return rc;
-}
-
-static int pause_running(struct session *session,
-                         const struct life_event *event, struct err *err)
-{
-    int rc = session_files_close(
-        session, session_deadline(session, SESSION_WAIT_CALL), err);
-
-    if (rc < 0) {
-        return rc;
-    }
-    rc = pause_closed(session, event, err);
-    session_files_open(session);
-    if (rc < 0) {
-        tell_failed(session, "pause", event->caller, err);
-    }
-    return rc;
-}
-
-/* Recorded as paused, and the engine has not said otherwise. */
-static bool is_paused(struct session *session)
-{
-    const struct observation *seen = &session->seen;
-    bool paused;
-
-    mutex_lock(&session->lock);
-    paused = session->record.status == SESSION_PAUSED &&
-             !(seen->known && seen->rc == 0 && seen->state == PROVIDER_RUNNING);
-    mutex_unlock(&session->lock);
-    return paused;
-}
-
-int session_life_pause(struct session *session, const struct caller *caller,
-                       const char *cause, struct err *err)
-{
-    const struct life_event event = {
-        .name = "sandbox.paused", .cause = cause, .caller = caller};
-    enum session_status status;
-    int rc;
-
-    if (!find_status(session, &status) || is_paused(session)) {
-        return 0;
-    }
-    rc = need_engine(session, err);
-    if (rc < 0) {
-        return rc;
-    }
-    if (status == SESSION_DELETING) {
-        return err_set(err, EBUSY, "the sandbox is being deleted");
-    }
-    return pause_running(session, &event, err);
-}
-
-static bool still_idle(struct session *session)
-{
-    bool idle;
-
-    mutex_lock(&session->lock);
-    idle = session_idle_due_locked(session);
-    mutex_unlock(&session->lock);
-    return idle;
-}
-
-int session_life_pause_idle(struct session *session, struct err *err)
-{
-    const struct life_event event = {.name = "sandbox.paused", .cause = "idle"};
-    int rc = need_engine(session, err);
-
-    if (rc == 0) {
-        rc = session_files_close(session, clock_deadline(DOOR_MS), err);
-    }
-    if (rc < 0) {
-        return rc;
-    }
-    if (still_idle(session)) {
-        rc = pause_closed(session, &event, err);
-    }
-    session_files_open(session);
-    if (rc < 0) {
-        tell_failed(session, "pause", NULL, err);
-    }
-    return rc;
-}
-
-/* ---- Taking up ---- */
-
-/* Its processes have ended with the daemon that had it. */
-static void put_stopped(struct session *session)
-{
-    const struct life_event event = {.name = "sandbox.processes_lost"};
-    struct store_state state;
-    struct err err = ERR_INIT;
-
-    if (session_record_copy(session, &state, &err) == 0) {
-        state.status = SESSION_PAUSED;
-        /* Else the next to ask the engine learns it too. */
-        (void)!session_life_put(session, &state, &event, &err);
-        store_state_done(&state);
-    }
-}
-
-void session_life_take_up(struct session *session)
-{
-    enum provider_state state = PROVIDER_RUNNING;
-    struct err err = ERR_INIT;
-
-    /* Such an engine answers at once; others are asked when it is needed. */
-    if (session->provider &&
-        (session->provider->ops->flags & PROVIDER_ENDS_WITH_US) &&
-        session_ask(session, &state, &err) < 0) {
-        return;
-    }
-    if (state == PROVIDER_PAUSED) {
-        put_stopped(session);
-    } else if (state == PROVIDER_RUNNING) {
-        session_idle_watch(session);
-    }
 }
 
 /* ---- Checkpoints ---- */

@@ -84,6 +84,7 @@ struct session {
     /* These change while no job runs, so a job reads them without the lock. */
     struct config config GUARDED;
     struct provider *provider GUARDED; /* NULL: not open, or not yet. */
+    uint64_t config_version GUARDED;   /* Moves with them. */
 
     struct list queue GUARDED; /* Of struct job. */
     struct job *current GUARDED;
@@ -94,6 +95,7 @@ struct session {
     bool initing GUARDED;        /* Init commands run. */
     unsigned background GUARDED; /* Commands that run beside the queue. */
     struct list execs GUARDED;   /* Of struct exec, while they live. */
+    unsigned unsaved GUARDED;    /* Of them: whose end is not recorded. */
     struct exec_kept kept GUARDED;
     bool retired GUARDED; /* Old commands were removed once. */
     int refused GUARDED;  /* Why the newest command was not taken; 0: it was. */
@@ -175,8 +177,8 @@ bool session_unqueue(struct session *session, struct job *job)
 void session_cancel_all(struct session *session) EXCLUDES(session->lock);
 /* The current job has ended; the queue goes on. */
 void session_job_over(struct session *session) EXCLUDES(session->lock);
-/* The current job goes on beside the queue, until session_background_over(). */
-void session_job_aside(struct session *session) EXCLUDES(session->lock);
+/* One more command runs beside the queue, until session_background_over(). */
+void session_background_begin(struct session *session) EXCLUDES(session->lock);
 void session_background_over(struct session *session) EXCLUDES(session->lock);
 /* Init commands are about to run: -EBUSY when the sandbox is to be stopped,
  * which was accepted before. */
@@ -189,13 +191,27 @@ MUST_USE int session_ensure_for_exec(struct session *session, struct err *err)
 /* Whether a command runs or waits, or anything else does. */
 bool session_idle_locked(struct session *session) REQUIRES(session->lock);
 
+/* ---- session_config.c ---- */
+
+/* Makes the sandbox run, in the background. What goes wrong is recorded. */
+void session_auto_start(struct session *session, const struct caller *caller)
+    EXCLUDES(session->lock);
+
 /* ---- session_life.c: in the life thread only ---- */
 
+/* Also while the queue goes on once providers are closed: not 0 then. */
+MUST_USE int session_need_engine(struct session *session, struct err *err);
+/* The recorded status; false where there is no sandbox. */
+bool session_record_status(struct session *session, enum session_status *out);
+/* The event of a call that failed. */
+void session_life_failed(struct session *session, const char *operation,
+                         const struct caller *caller, const struct err *why);
 /* What happened to the instance, for `events`. */
 struct life_event {
     const char *name;  /* NULL: nothing to tell, unless it was replaced. */
     const char *cause; /* NULL: none. */
     bool processes_lost;
+    bool replaced; /* session_life_put()'s own: the instance is another one. */
     const struct caller *caller;
 };
 /* session_record_put(), which every change of the instance goes through: with
@@ -204,23 +220,41 @@ MUST_USE int session_life_put(struct session *session,
                               struct store_state *state,
                               const struct life_event *event, struct err *err);
 
+/* A call that leaves the sandbox in another status. */
+struct life_change {
+    provider_life_fn *call;
+    enum session_wait wait;
+    const char *point; /* Of a chosen crash: called, and not yet recorded. */
+    enum session_status status;
+};
+/* Calls the engine and records what it did. */
+MUST_USE int session_life_change(struct session *session,
+                                 const struct life_change *change,
+                                 const struct life_event *event,
+                                 struct err *err);
 MUST_USE int session_life_ensure(struct session *session, bool replace,
                                  const struct caller *caller, struct err *err);
+MUST_USE int session_life_destroy(struct session *session,
+                                  const struct caller *caller, struct err *err);
+/* Takes a checkpoint where the provider has them. */
+MUST_USE int session_life_checkpoint(struct session *session, struct err *err);
+
+/* ---- session_init.c: in the life thread only ---- */
+
+/* Runs the config's init commands where that is due, from the first. */
+MUST_USE int session_life_init(struct session *session,
+                               const struct caller *caller, struct err *err);
+
+/* ---- session_pause.c: in the life thread only ---- */
+
 MUST_USE int session_life_pause(struct session *session,
                                 const struct caller *caller, const char *cause,
                                 struct err *err);
 /* The same, unless the sandbox was used meanwhile. */
 MUST_USE int session_life_pause_idle(struct session *session, struct err *err);
-MUST_USE int session_life_destroy(struct session *session,
-                                  const struct caller *caller, struct err *err);
 /* At the start, before any job: what an earlier daemon left running is watched
  * again, or is recorded as what became of it. */
 void session_life_take_up(struct session *session);
-/* Runs the config's init commands where that is due, from the first. */
-MUST_USE int session_life_init(struct session *session,
-                               const struct caller *caller, struct err *err);
-/* Takes a checkpoint where the provider has them. */
-MUST_USE int session_life_checkpoint(struct session *session, struct err *err);
 
 /* ---- session_state.c ---- */
 

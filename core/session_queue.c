@@ -187,12 +187,11 @@ void session_job_over(struct session *session)
     session_pump(session);
 }
 
-void session_job_aside(struct session *session)
+void session_background_begin(struct session *session)
 {
     mutex_lock(&session->lock);
     session->background++;
     mutex_unlock(&session->lock);
-    session_job_over(session);
 }
 
 void session_background_over(struct session *session)

@@ -135,6 +135,21 @@ MUST_USE int store_session_rename(struct store *store, uint64_t number,
                                   struct err *err);
 
 /**
+ * Gives a session another config.
+ *
+ * @param store  the store
+ * @param number of the session
+ * @param config JSON
+ * @param event  recorded with it
+ * @param err    filled on failure
+ * @return 0, -ENOSPC, -EIO
+ */
+MUST_USE int store_session_configure(struct store *store, uint64_t number,
+                                     const char *config,
+                                     const struct store_event *event,
+                                     struct err *err);
+
+/**
  * Reads the first sessions above a number, ascending.
  *
  * @param store the store
@@ -307,19 +322,17 @@ MUST_USE int store_exec_request(struct store *store, uint64_t number,
                                 uint64_t n, struct buf *out, struct err *err);
 
 /**
- * Removes the oldest commands that are over.
+ * Removes commands.
  *
  * @param store  the store
  * @param number of the session
- * @param most   only numbers up to this one
- * @param out    filled with the numbers of those removed
- * @param count  rows of out: no more are removed
+ * @param n      their numbers
+ * @param count  how many
  * @param err    filled on failure
- * @return how many, or a negative errno
+ * @return 0 or a negative errno: none is removed then
  */
-MUST_USE ssize_t store_exec_drop(struct store *store, uint64_t number,
-                                 uint64_t most, uint64_t *out, size_t count,
-                                 struct err *err);
+MUST_USE int store_exec_drop(struct store *store, uint64_t number,
+                             const uint64_t *n, size_t count, struct err *err);
 
 /**
  * Reads the first commands' numbers above one, ascending.

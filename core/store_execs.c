@@ -246,38 +246,31 @@ int store_exec_request(struct store *store, uint64_t number, uint64_t n,
     return rc;
 }
 
-static ssize_t drop_locked(struct store *store, uint64_t number, uint64_t most,
-                           uint64_t *out, size_t count, struct err *err)
-    REQUIRES(store->lock)
+static int drop_locked(struct store *store, uint64_t number, const uint64_t *n,
+                       size_t count, struct err *err) REQUIRES(store->lock)
 {
-    sqlite3_stmt *stmt = NULL;
-    int rc = store_query(store, &stmt, err,
-                         "DELETE FROM execs WHERE rowid IN"
-                         " (SELECT rowid FROM execs"
-                         " WHERE session = ? AND n <= ?"
-                         " AND status NOT IN ('queued', 'running')"
-                         " ORDER BY n LIMIT ?) RETURNING n",
-                         "iii", (int64_t)number, (int64_t)most, (int64_t)count);
+    int rc = 0;
 
-    return rc < 0 ? rc : store_numbers(store, stmt, out, count, err);
+    for (size_t i = 0; i < count && rc == 0; i++) {
+        rc = store_run(store, err,
+                       "DELETE FROM execs WHERE session = ? AND n = ?", "ii",
+                       (int64_t)number, (int64_t)n[i]);
+    }
+    return rc;
 }
 
-ssize_t store_exec_drop(struct store *store, uint64_t number, uint64_t most,
-                        uint64_t *out, size_t count, struct err *err)
+int store_exec_drop(struct store *store, uint64_t number, const uint64_t *n,
+                    size_t count, struct err *err)
 {
-    ssize_t dropped;
+    int rc;
 
     mutex_lock(&store->lock);
-    dropped = store_begin(store, err);
-    if (dropped == 0) {
-        int rc;
-
-        dropped = drop_locked(store, number, most, out, count, err);
-        rc = store_end(store, dropped < 0 ? (int)dropped : 0, err);
-        dropped = rc < 0 ? rc : dropped;
+    rc = store_begin(store, err);
+    if (rc == 0) {
+        rc = store_end(store, drop_locked(store, number, n, count, err), err);
     }
     mutex_unlock(&store->lock);
-    return dropped;
+    return rc;
 }
 
 ssize_t store_exec_list(struct store *store, uint64_t number, uint64_t after,

@@ -183,6 +183,33 @@ int store_session_rename(struct store *store, uint64_t number, const char *id,
     return rc;
 }
 
+static int configure_locked(struct store *store, uint64_t number,
+                            const char *config, const struct store_event *event,
+                            struct err *err) REQUIRES(store->lock)
+{
+    int rc =
+        store_run(store, err, "UPDATE sessions SET config = ? WHERE number = ?",
+                  "ti", config, (int64_t)number);
+
+    return rc < 0 ? rc : store_event_locked(store, number, event, err);
+}
+
+int store_session_configure(struct store *store, uint64_t number,
+                            const char *config, const struct store_event *event,
+                            struct err *err)
+{
+    int rc;
+
+    mutex_lock(&store->lock);
+    rc = store_begin(store, err);
+    if (rc == 0) {
+        rc = configure_locked(store, number, config, event, err);
+        rc = store_end(store, rc, err);
+    }
+    mutex_unlock(&store->lock);
+    return rc;
+}
+
 static ssize_t list_locked(struct store *store, uint64_t after,
                            struct store_session *out, size_t most,
                            struct err *err) REQUIRES(store->lock)

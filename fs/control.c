@@ -37,7 +37,7 @@ struct reply_about control_about(const char *op, const struct inode *inode,
         .op = op,
         .session = inode_key(inode)->session,
         .name = name ? name : inode_key(inode)->row->name,
-        .exec_n = inode_key(inode)->exec_n,
+        .exec_n = inode_key(inode)->session ? inode_key(inode)->exec_n : 0,
         .always = always,
     };
 

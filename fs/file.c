@@ -30,7 +30,7 @@ static int init_file(struct file *file, struct err *err)
     const struct file_ops *ops = file->node.row->ops;
     int rc = 0;
 
-    if (file->node.exec_n) {
+    if (file->node.session && file->node.exec_n) {
         rc = session_exec_find(file->node.session, file->node.exec_n,
                                &file->exec, err);
     }

@@ -11,6 +11,11 @@ enum {
     FILES_ID_STATS,
     FILES_ID_ERRORS,
     FILES_ID_SESSIONS,
+    FILES_ID_NEW,
+    FILES_ID_PROFILES,
+    FILES_ID_PROFILE,
+    FILES_ID_PROVIDERS,
+    FILES_ID_PROVIDER,
 
     FILES_ID_SESSION = 16,
     FILES_ID_STATUS,
@@ -22,6 +27,7 @@ enum {
     FILES_ID_ERROR,
     FILES_ID_LAST,
     FILES_ID_EXEC_JSON,
+    FILES_ID_CONFIG,
 
     FILES_ID_COMMAND_DIR = 48,
     FILES_ID_COMMAND,
@@ -42,10 +48,15 @@ extern const struct node_row files_execs_rows[];   /* In execs/. */
 extern const struct node_children files_commands;  /* execs/N */
 extern const struct file_ops files_exec_ops;       /* exec */
 extern const struct file_ops files_exec_json_ops;  /* exec.json */
+extern const struct file_ops files_config_ops;     /* config.json */
+node_show_fn files_config_show;
+extern const struct file_ops files_new_ops;        /* new */
+extern const struct node_children files_profiles;  /* In profiles/, */
+extern const struct node_children files_providers; /* and in providers/. */
 
 /* The place of execs/ in files_session_rows. */
 enum {
-    FILES_EXECS_ROW = 5
+    FILES_EXECS_ROW = 6
 };
 
 /* The README's text; made from readme.txt by the build. */

@@ -126,9 +126,11 @@ static int make_answer(struct file *file, struct exec *exec, bool ran,
         rc = exec_answer(exec, info.mode, ran && info.background, &text, err);
     }
     mutex_lock(&file->lock);
-    if (rc < 0) {
+    if (handle->current != exec) {
+        /* Another read has gone on to a newer one. */
+    } else if (rc < 0) {
         handle->at_end = true;
-    } else if (handle->current == exec && !handle->answered) {
+    } else if (!handle->answered) {
         handle->answer = text;
         handle->answered = true;
         buf_init(&text, NODE_TEXT_MAX);

@@ -130,6 +130,14 @@ const struct node_row files_session_rows[] = {
         .show = status_json_show,
     },
     {
+        .name = "config.json",
+        .id = FILES_ID_CONFIG,
+        .flags = NODE_NEWS,
+        .mode = S_IFREG | 0600,
+        .show = files_config_show,
+        .ops = &files_config_ops,
+    },
+    {
         .name = "workspace",
         .id = FILES_ID_WORKSPACE,
         .flags = NODE_WORKSPACE,

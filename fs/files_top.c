@@ -4,7 +4,7 @@
 
 /* The place of sessions/ in top_rows. */
 enum {
-    SESSIONS_ROW = 3
+    SESSIONS_ROW = 6
 };
 
 static int readme_show(const struct node_ctx *ctx, struct buf *out,
@@ -77,6 +77,26 @@ static const struct node_row top_rows[] = {
         .id = FILES_ID_README,
         .mode = S_IFREG | 0400,
         .show = readme_show,
+    },
+    {
+        .name = "new",
+        .id = FILES_ID_NEW,
+        .mode = S_IFREG | 0600,
+        .ops = &files_new_ops,
+    },
+    {
+        .name = "profiles",
+        .id = FILES_ID_PROFILES,
+        .mode = S_IFDIR | 0700,
+        .up = &node_root,
+        .children = &files_profiles,
+    },
+    {
+        .name = "providers",
+        .id = FILES_ID_PROVIDERS,
+        .mode = S_IFDIR | 0700,
+        .up = &node_root,
+        .children = &files_providers,
     },
     {
         .name = "stats",

@@ -124,6 +124,9 @@ static int add_json(struct gather *gather, uint64_t owner, const void *data,
     }
     result = js_scan_feed(&text->scan, data, size, used);
     if (result == JS_SCAN_BAD) {
+        (void)!buf_add(&text->bytes, data, size);
+        *out = text->bytes;
+        buf_init(&text->bytes, gather->kind->max);
         return -EINVAL;
     }
     rc = buf_add(&text->bytes, data, *used);

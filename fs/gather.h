@@ -53,7 +53,8 @@ MUST_USE int gather_add(struct gather *gather, uint64_t owner, const void *data,
  * @param data   borrowed
  * @param size   bytes
  * @param used   how many of them belong to the object, unless it fails
- * @param out    empty; gets the object, when it is complete
+ * @param out    empty; gets the object, when it is complete, or, with -EINVAL,
+ *               all of what cannot become one
  * @param err    filled on failure
  * @return 1 when it is complete, 0, or a negative errno as gather_add()
  */

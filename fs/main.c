@@ -156,6 +156,10 @@ static int start(struct fs *fs, const struct options *options, struct err *err)
     struct registry_config config = {
         .state_dir = options->state,
         .provider = options->provider,
+        .profiles = options->profiles[0] ? options->profiles : NULL,
+        .base = options->base[0] ? options->base : NULL,
+        .mount = options->mount_point,
+        .trust_config = options->trust == OPTIONS_TRUST_CONFIG,
         .uid = fs->uid,
         .gid = fs->gid,
         .on_unmount = (enum registry_end)options->on_unmount,

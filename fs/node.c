@@ -44,13 +44,14 @@ int node_ctx_init(const struct node_mount *mount, const struct caller *caller,
         .mount = mount,
         .session = node->session,
         .begin = node->begin,
+        .number = node->exec_n,
         .caller = *caller,
     };
 
     if (node->session && session_gone(node->session)) {
         return err_set(err, ENOENT, "the session was removed");
     }
-    if (node->exec_n) {
+    if (node->session && node->exec_n) {
         int rc = session_exec_find(node->session, node->exec_n, &ctx.exec, err);
 
         if (rc < 0) {
@@ -219,9 +220,9 @@ static bool tell_child(void *arg, uint64_t number, const char *name)
     const struct listing *listing = arg;
     const struct node *dir = listing->dir;
     const struct node_row *row = dir->row->children->row;
-    uint64_t ino = dir->session
-                       ? make_ino(session_number(dir->session), number, row)
-                       : make_ino(number, 0, row);
+    bool inside = dir->session || dir->row->children->numbered;
+    uint64_t ino = inside ? make_ino(number_of(dir->session), number, row)
+                          : make_ino(number, 0, row);
 
     return tell(listing, name, ino, row->mode & S_IFMT, FIRST_CHILD + number);
 }

@@ -34,7 +34,8 @@ struct node_mount {
 struct node {
     const struct node_row *row;
     struct session *session; /* NULL above sessions/ID. */
-    uint64_t exec_n;         /* 0 but for execs/N and below. */
+    uint64_t exec_n;         /* Of execs/N and below; without a session a
+                              * file's number in its directory; else 0. */
     uint64_t begin;          /* Of a file that loses its oldest: where it began
                               * when it was looked up; each is another file. */
 };
@@ -45,6 +46,7 @@ struct node_ctx {
     struct session *session;
     struct exec *exec; /* Set for execs/N and below. */
     uint64_t begin;    /* As in struct node. */
+    uint64_t number;   /* The node's exec_n. */
     struct caller caller;
 };
 
@@ -85,6 +87,7 @@ typedef bool node_entry_fn(void *arg, const char *name, const struct stat *attr,
 /* Children that come and go. All but find and list may be NULL: EPERM. */
 struct node_children {
     const struct node_row *row; /* Of each. */
+    bool numbered;              /* Their numbers are no sessions'. */
     /* Fills session (with a reference) or exec_n of out. */
     int (*find)(const struct node_ctx *ctx, const char *name, struct node *out,
                 struct err *err);

@@ -15,6 +15,11 @@ enum options_links {
     OPTIONS_LINKS_RAW,
 };
 
+enum options_trust {
+    OPTIONS_TRUST_OPERATOR,
+    OPTIONS_TRUST_CONFIG,
+};
+
 struct options {
     char mount_point[PATH_MAX]; /* Absolute, without links. */
     char source[256];           /* What the mount table shows. */
@@ -25,6 +30,9 @@ struct options {
     unsigned unmount_timeout; /* Seconds. */
     unsigned events_keep;
     unsigned execs_keep;
+    char profiles[PATH_MAX]; /* Absolute; empty: none, like these. */
+    char base[PATH_MAX];
+    unsigned trust; /* enum options_trust */
     unsigned links; /* enum options_links */
     unsigned suid;  /* How often these were asked for. */
     unsigned dev;

@@ -164,6 +164,60 @@ static int check_apart(const struct options *options, struct err *err)
     return 0;
 }
 
+/* A directory that has to be there, apart from the mount. */
+static int find_dir(char dir[PATH_MAX], const char *mount_point,
+                    struct err *err)
+{
+    char path[PATH_MAX];
+    struct stat st;
+
+    if (!dir[0]) {
+        return 0;
+    }
+    if (!realpath(dir, path) || stat(path, &st) < 0) {
+        return err_errno(err, "'%s'", dir);
+    }
+    if (!S_ISDIR(st.st_mode)) {
+        return err_set(err, ENOTDIR, "'%s' is not a directory", dir);
+    }
+    if (mount_point[0] && lies_in(path, mount_point)) {
+        return err_set(err, EINVAL, "it lies in the mount point");
+    }
+    memcpy(dir, path, sizeof(path));
+    return 0;
+}
+
+/* Names below it are looked up while requests wait, and must not be requests
+ * themselves. */
+static int find_base(struct options *options, struct err *err)
+{
+    int rc = find_dir(options->base, options->mount_point, err);
+
+    if (rc < 0 || !options->base[0]) {
+        return rc;
+    }
+    if (options->mount_point[0] &&
+        lies_in(options->mount_point, options->base)) {
+        return err_set(err, EINVAL, "the mount point lies in it");
+    }
+    if (lies_in(options->base, options->state) ||
+        lies_in(options->state, options->base)) {
+        return err_set(err, EINVAL, "it overlaps the state directory");
+    }
+    return 0;
+}
+
+static int find_dirs(struct options *options, struct err *err)
+{
+    int rc = find_dir(options->profiles, options->mount_point, err);
+
+    if (rc < 0) {
+        return err_wrap(err, rc, "option 'profiles'");
+    }
+    rc = find_base(options, err);
+    return rc < 0 ? err_wrap(err, rc, "option 'base'") : 0;
+}
+
 /* Takes a number, or looks a name up. */
 static int find_group(struct options *options, struct err *err)
 {
@@ -246,5 +300,6 @@ int options_check(struct options *options, struct err *err)
     if (rc < 0) {
         return rc;
     }
-    return mounts ? check_apart(options, err) : 0;
+    rc = mounts ? check_apart(options, err) : 0;
+    return rc < 0 ? rc : find_dirs(options, err);
 }

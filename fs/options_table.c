@@ -37,6 +37,7 @@
 /* In the order of their enums. */
 static const char *const end_words[] = {"pause", "keep", "delete", NULL};
 static const char *const link_words[] = {"safe", "raw", NULL};
+static const char *const trust_words[] = {"operator", "config", NULL};
 
 const struct option_row option_rows[] = {
     TEXT("state", "DIR", state, NULL,
@@ -44,6 +45,16 @@ const struct option_row option_rows[] = {
          "sessionfs in $XDG_STATE_HOME or ~/.local/state)"),
     TEXT("provider", "NAME", provider, "local",
          "engine of new sessions, one of those below (default: local)"),
+    TEXT("profiles", "DIR", profiles, NULL,
+         "where configs of sessions lie, by name, as NAME.json; default.json "
+         "is that of mkdir"),
+    WORD("trust", "operator|config", trust, trust_words, "operator",
+         "who may say what reaches this machine or an engine's account: "
+         "profiles alone, or also configs that are written to the mount "
+         "(default: operator)"),
+    TEXT("base", "DIR", base, NULL,
+         "the key 'base' of a config may name a directory below DIR, whoever "
+         "writes it"),
     FLAG("allow_other", allow_other, "let root into the mount of another user"),
     TEXT("gid", "GROUP", group, NULL,
          "let this group, a name or a number, into the mount"),

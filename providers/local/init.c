@@ -233,7 +233,8 @@ NORETURN static void be_command(const struct init *init,
         }
     }
     if (rc == 0) {
-        (void)execvpe(request->argv[0], request->argv, request->env);
+        environ = request->env; /* Where the program is looked for. */
+        (void)execvp(request->argv[0], request->argv);
         (void)err_errno(err, "cannot run '%s'", request->argv[0]);
     }
     _exit(127);
@@ -551,9 +552,7 @@ static int set_up(struct init *init, struct err *err)
     (void)sigaddset(&child, SIGCHLD);
     (void)sigprocmask(SIG_BLOCK, &child, NULL);
     init->signals = signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
-    /* Where execvpe() looks for a program. */
-    if (clearenv() != 0 || setenv("PATH", WIRE_PATH, 1) < 0 ||
-        init->signals < 0) {
+    if (clearenv() != 0 || init->signals < 0) {
         return err_errno(err, "cannot set up process 1");
     }
     return share_failure(init, err);

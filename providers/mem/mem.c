@@ -235,10 +235,81 @@ static int mem_status(struct provider *provider, const struct sandbox *sandbox,
     return 0;
 }
 
+static const char *const network_words[] = {"none", "host", NULL};
+
+/* Kept and not obeyed: they are for tests of configs, a few of each kind. */
+static const struct config_key mem_keys[] = {
+    {
+        .name = "label",
+        .type = CONFIG_TEXT,
+        .trust = CONFIG_ANYONE,
+        .fallback = "\"\"",
+        .text = "What people call the sandbox",
+    },
+    {
+        .name = "quiet",
+        .type = CONFIG_BOOL,
+        .trust = CONFIG_ANYONE,
+        .fallback = "false",
+        .text = "Whether it is quiet",
+    },
+    {
+        .name = "tags",
+        .type = CONFIG_MAP,
+        .trust = CONFIG_ANYONE,
+        .text = "Names and what they say",
+    },
+    {
+        .name = "delay",
+        .type = CONFIG_INT,
+        .trust = CONFIG_UP_TO,
+        .fallback = "100",
+        .min = 1,
+        .max = 60000,
+        .unit = "ms",
+        .text = "How long a call takes",
+    },
+    {
+        .name = "network",
+        .type = CONFIG_WORD,
+        .trust = CONFIG_UP_TO,
+        .fallback = "\"none\"",
+        .words = network_words,
+        .text = "What the sandbox reaches",
+    },
+    {
+        .name = "base",
+        .type = CONFIG_PATH,
+        .trust = CONFIG_OPERATOR,
+        .text = "What its files begin as",
+    },
+    {
+        .name = "socket",
+        .type = CONFIG_PATH,
+        .trust = CONFIG_OPERATOR,
+        .text = "Where its engine listens",
+    },
+    {
+        .name = "program",
+        .type = CONFIG_TEXTS,
+        .trust = CONFIG_OPERATOR,
+        .text = "What runs it",
+    },
+    {
+        .name = "user",
+        .type = CONFIG_TEXT,
+        .trust = CONFIG_OPERATOR,
+        .fallback = "\"nobody\"",
+        .text = "Whose rights it has",
+    },
+    {.name = NULL},
+};
+
 const struct provider_ops provider_mem = {
     .name = "mem",
     .summary = "sandboxes in the daemon's memory, for tests",
     .flags = PROVIDER_SPLIT_STDERR | PROVIDER_BACKGROUND,
+    .keys = mem_keys,
     .open = mem_open,
     .close = mem_close,
     .create = mem_create,

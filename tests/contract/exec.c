@@ -205,6 +205,28 @@ static void environment_and_directory_are_as_asked(void **state)
     bench_run_done(&run);
 }
 
+static void a_program_is_looked_for_in_the_path_that_it_gets(void **state)
+{
+    const char *const env[] = {"PATH=/tmp/programs:/usr/bin:/bin", NULL};
+    const char *const argv[] = {"here", NULL};
+    struct command command = {.n = bench_next(), .argv = argv, .env = env};
+    struct bench_room *room = *state;
+    struct bench_run run;
+
+    need_shell(room);
+    assert_int_equal(sh(state,
+                        "mkdir /tmp/programs && cd /tmp/programs &&"
+                        " printf '#!/bin/sh\necho found\n' > here &&"
+                        " chmod 755 here",
+                        ""),
+                     0);
+    bench_run_init(&run);
+    bench_start(&room->bench, &room->box, &command, &run);
+    bench_closed(&run);
+    assert_string_equal(bench_text(&run, COMMAND_STDOUT), "found\n");
+    bench_run_done(&run);
+}
+
 static void nothing_of_our_environment_is_seen(void **state)
 {
     struct bench_room *room = *state;
@@ -369,6 +391,7 @@ int suite_exec(void)
         cmocka_unit_test(much_output_arrives_whole_before_the_end),
         cmocka_unit_test(an_argument_vector_arrives_as_it_is),
         cmocka_unit_test(environment_and_directory_are_as_asked),
+        cmocka_unit_test(a_program_is_looked_for_in_the_path_that_it_gets),
         cmocka_unit_test(nothing_of_our_environment_is_seen),
         cmocka_unit_test(input_arrives_to_the_byte),
         cmocka_unit_test(what_cannot_start_fails_with_words),

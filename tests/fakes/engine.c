@@ -20,7 +20,7 @@ static struct {
     atomic_bool hold[ENGINE_SLOTS];
     atomic_uint calls[ENGINE_SLOTS];
     atomic_int state;
-    atomic_bool replace;
+    atomic_int replace; /* enum engine_slot; ENGINE_SLOTS: none. */
     atomic_bool gate;
     atomic_size_t metadata;
     atomic_uint made;
@@ -35,7 +35,7 @@ void engine_reset(void)
         atomic_store(&engine.calls[i], 0);
     }
     atomic_store(&engine.state, PROVIDER_LOST);
-    atomic_store(&engine.replace, false);
+    atomic_store(&engine.replace, ENGINE_SLOTS);
     atomic_store(&engine.gate, false);
     atomic_store(&engine.metadata, 0);
 }
@@ -60,9 +60,9 @@ void engine_set_state(enum provider_state state)
     atomic_store(&engine.state, (int)state);
 }
 
-void engine_replace_at_resume(bool replace)
+void engine_replace_at(enum engine_slot slot)
 {
-    atomic_store(&engine.replace, replace);
+    atomic_store(&engine.replace, (int)slot);
 }
 
 void engine_set_metadata(size_t size)
@@ -188,29 +188,25 @@ static int engine_create(struct provider *provider, struct sandbox *sandbox,
     return rc;
 }
 
-static int engine_resume(struct provider *provider, struct sandbox *sandbox,
-                         const struct limits *limits, struct err *err)
-{
-    int rc = enter(ENGINE_RESUME, limits, err);
-
-    (void)provider;
-    if (rc == 0 && atomic_load(&engine.replace)) {
-        rc = set_external_id(sandbox, err);
-    }
-    if (rc == 0) {
-        atomic_store(&engine.state, PROVIDER_RUNNING);
-    }
-    return rc;
-}
-
-/* A call that, when it succeeds, leaves sandboxes in another state. */
-static int become(enum engine_slot slot, enum provider_state state,
-                  const struct limits *limits, struct err *err)
+/* A call that may give another external id. */
+static int become_other(enum engine_slot slot, struct sandbox *sandbox,
+                        const struct limits *limits, struct err *err)
 {
     int rc = enter(slot, limits, err);
 
+    return rc == 0 && atomic_load(&engine.replace) == (int)slot
+               ? set_external_id(sandbox, err)
+               : rc;
+}
+
+static int engine_resume(struct provider *provider, struct sandbox *sandbox,
+                         const struct limits *limits, struct err *err)
+{
+    int rc = become_other(ENGINE_RESUME, sandbox, limits, err);
+
+    (void)provider;
     if (rc == 0) {
-        atomic_store(&engine.state, (int)state);
+        atomic_store(&engine.state, PROVIDER_RUNNING);
     }
     return rc;
 }
@@ -218,17 +214,26 @@ static int become(enum engine_slot slot, enum provider_state state,
 static int engine_pause(struct provider *provider, struct sandbox *sandbox,
                         const struct limits *limits, struct err *err)
 {
+    int rc = become_other(ENGINE_PAUSE, sandbox, limits, err);
+
     (void)provider;
-    (void)sandbox;
-    return become(ENGINE_PAUSE, PROVIDER_PAUSED, limits, err);
+    if (rc == 0) {
+        atomic_store(&engine.state, PROVIDER_PAUSED);
+    }
+    return rc;
 }
 
 static int engine_destroy(struct provider *provider, struct sandbox *sandbox,
                           const struct limits *limits, struct err *err)
 {
+    int rc = enter(ENGINE_DESTROY, limits, err);
+
     (void)provider;
     (void)sandbox;
-    return become(ENGINE_DESTROY, PROVIDER_LOST, limits, err);
+    if (rc == 0) {
+        atomic_store(&engine.state, PROVIDER_LOST);
+    }
+    return rc;
 }
 
 static int engine_status(struct provider *provider,
@@ -250,8 +255,7 @@ static int engine_checkpoint(struct provider *provider, struct sandbox *sandbox,
                              const struct limits *limits, struct err *err)
 {
     (void)provider;
-    (void)sandbox;
-    return enter(ENGINE_CHECKPOINT, limits, err);
+    return become_other(ENGINE_CHECKPOINT, sandbox, limits, err);
 }
 
 static int engine_root(struct provider *provider, const struct sandbox *sandbox,
@@ -292,6 +296,7 @@ struct running {
     const struct command_sink *sink;
     void *arg;
     struct cancel *cancel;
+    int64_t deadline_ms; /* Of its timeout. */
     char *words;
     const char *late;
     struct command_result result;
@@ -308,6 +313,10 @@ static void wait_for_token(struct running *running)
 {
     while (!cancel_fired(running->cancel)) {
         (void)usleep(1000);
+        if (clock_ms() >= running->deadline_ms) {
+            running->result.end = COMMAND_TIMEOUT;
+            return;
+        }
     }
 }
 
@@ -423,6 +432,14 @@ static int engine_exec(struct provider *provider, const struct sandbox *sandbox,
     running->sink = sink;
     running->arg = arg;
     running->cancel = limits->cancel;
+    running->deadline_ms = command->timeout_ms
+                               ? clock_deadline(command->timeout_ms)
+                               : DEADLINE_NONE;
+    if (strncmp(running->words, "now", 3) == 0) {
+        atomic_fetch_add(&engine.commands, 1);
+        (void)command_main(running);
+        return 0;
+    }
     rc = start_thread(running, err);
     if (rc < 0) {
         free(running->words);

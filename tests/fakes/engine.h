@@ -8,9 +8,10 @@
  *   exit:N kill:N   ends so; without either it exits with 0
  *   limit:WORDS     its end tells of a limit
  *   lost            ends with an end that is not known
- *   hang            until its token fires
+ *   hang            until its token fires, or it takes too long
  *   gate            until engine_open_gate()
  *   late:TEXT       output after its end
+ *   now             as first word: all of it before the call returns
  */
 #ifndef SESSIONFS_TESTS_ENGINE_H
 #define SESSIONFS_TESTS_ENGINE_H
@@ -47,8 +48,8 @@ void engine_hold(enum engine_slot slot, bool hold);
 unsigned engine_calls(enum engine_slot slot);
 /* What the engine says of every sandbox from now on. */
 void engine_set_state(enum provider_state state);
-/* resume gives another external id. */
-void engine_replace_at_resume(bool replace);
+/* This call gives another external id: resume, pause or checkpoint. */
+void engine_replace_at(enum engine_slot slot);
 /* create tells metadata of that many bytes. */
 void engine_set_metadata(size_t size);
 /* Commands that wait at a gate go on, also those that come there later. */

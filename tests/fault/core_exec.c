@@ -107,6 +107,69 @@ static void output_that_is_cut_off_is_told_and_the_exit_code_kept(void **state)
     session_unref(session);
 }
 
+/* A command whose end comes while the disk is full. */
+static void end_unrecorded(struct session *session)
+{
+    struct exec *exec;
+    struct exec_info info;
+
+    assert_int_equal(fixture_ensure(session, false), 0);
+    exec = fixture_submit(session, "o:x gate exit:3");
+    fixture_until(exec_size(exec, EXEC_OUTPUT) == 1);
+    limit_files(4096);
+    engine_open_gate();
+    fixture_wait_exec(exec, &info);
+    exec_unref(exec);
+}
+
+static void expect_unrecorded(struct session *session)
+{
+    struct exec *exec = NULL;
+    struct exec_info info;
+    struct err err = ERR_INIT;
+
+    assert_int_equal(session_exec_last(session, &exec, &err), 0);
+    exec_info(exec, &info);
+    exec_unref(exec);
+    assert_int_equal(info.status, EXEC_FAILED);
+    assert_non_null(strstr(info.err.msg, "cannot record the command's end"));
+    assert_true(info.has_exit_code);
+    assert_int_equal(info.exit_code, 3);
+}
+
+/* Recorded when it is looked at, with another's end, or at the mount's end. */
+static void an_end_that_cannot_be_recorded_is_recorded_later(void **state)
+{
+    struct fixture *fixture = *state;
+    static const char *const ids[] = {"a", "b", "c"};
+
+    for (size_t i = 0; i < ARRAY_SIZE(ids); i++) {
+        struct session *session = fixture_create(fixture, ids[i]);
+        struct exec_info info;
+
+        engine_reset();
+        end_unrecorded(session);
+        if (i == 0) {
+            expect_unrecorded(session);
+        }
+        limit_files(0);
+        if (i == 1) {
+            fixture_exec(session, "exit:0", &info);
+            assert_int_equal(info.status, EXEC_EXITED);
+        } else {
+            expect_unrecorded(session);
+        }
+        session_unref(session);
+        fixture_close(fixture);
+        fixture_open(fixture, "local");
+        session = fixture_find(fixture, ids[i]);
+        if (i != 1) {
+            expect_unrecorded(session);
+        }
+        session_unref(session);
+    }
+}
+
 static void a_full_disk_refuses_commands_and_harms_none(void **state)
 {
     struct fixture *fixture = *state;
@@ -140,6 +203,7 @@ int main(void)
         FIXTURE_TEST(a_failing_checkpoint_fails_the_command_but_keeps_its_end),
         FIXTURE_TEST(output_that_cannot_be_kept_is_told),
         FIXTURE_TEST(output_that_is_cut_off_is_told_and_the_exit_code_kept),
+        FIXTURE_TEST(an_end_that_cannot_be_recorded_is_recorded_later),
         FIXTURE_TEST(a_full_disk_refuses_commands_and_harms_none),
     };
 

@@ -55,6 +55,7 @@ void fixture_open(struct fixture *fixture, const char *provider)
         .gid = getegid(),
         .loop = fixture->loop,
         .on_unmount = fixture->on_unmount,
+        .execs_keep = fixture->execs_keep,
         .hooks = {.arg = fixture,
                   .changed = on_changed,
                   .news = on_news,

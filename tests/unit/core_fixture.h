@@ -15,6 +15,7 @@ struct fixture {
     char dir[64];
     struct loop *loop;
     struct registry *registry;
+    unsigned execs_keep;          /* From the next fixture_open() on. */
     enum registry_end on_unmount; /* Of the next fixture_open(). */
     atomic_uint left;             /* Calls of the hook. */
     atomic_uint changed;          /* Calls of the hooks. */

@@ -481,6 +481,45 @@ static void closing_ends_commands_and_pauses_what_runs(void **state)
     session_unref(session);
 }
 
+static bool is_there(struct session *session, uint64_t n)
+{
+    struct exec *exec = NULL;
+    struct err err = ERR_INIT;
+    int rc = session_exec_find(session, n, &exec, &err);
+
+    assert_true(rc == 0 || rc == -ENOENT);
+    exec_unref(exec);
+    return rc == 0;
+}
+
+/* Gone are the commands before the newest, but for those that somebody holds:
+ * until nobody does. */
+static void a_command_stays_while_it_is_read(void **state)
+{
+    struct fixture *fixture = *state;
+    struct session *session;
+    struct exec *held = NULL;
+    struct exec_info info;
+    struct err err = ERR_INIT;
+
+    fixture_close(fixture);
+    fixture->execs_keep = 3;
+    fixture_open(fixture, "local");
+    session = fixture_create(fixture, "a");
+    fixture_exec(session, "o:first", &info);
+    assert_int_equal(session_exec_find(session, 1, &held, &err), 0);
+    for (int i = 2; i <= 10; i++) {
+        fixture_exec(session, "o:x", &info);
+    }
+    fixture_until(!is_there(session, 7));
+    assert_view(held, EXEC_OUTPUT, "first");
+    assert_true(is_there(session, 1));
+    exec_unref(held);
+    fixture_until(!is_there(session, 1));
+    assert_true(is_there(session, 8));
+    session_unref(session);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -499,6 +538,7 @@ int main(void)
         FIXTURE_TEST(watches_wake_once_for_what_they_wait),
         FIXTURE_TEST(the_kernel_hears_of_changes_before_the_waiter),
         FIXTURE_TEST(ended_commands_are_read_back),
+        FIXTURE_TEST(a_command_stays_while_it_is_read),
         FIXTURE_TEST(fifty_threads_meet_no_locked_database),
         FIXTURE_TEST(closing_ends_commands_and_pauses_what_runs),
     };

@@ -127,7 +127,7 @@ static void a_replacement_at_resume_is_another_generation(void **state)
 
     assert_int_equal(fixture_ensure(session, false), 0);
     assert_int_equal(fixture_pause(session), 0);
-    engine_replace_at_resume(true);
+    engine_replace_at(ENGINE_RESUME);
     assert_int_equal(fixture_ensure(session, false), 0);
     assert_int_equal(session_status_json(session, &text, &err), 0);
     assert_non_null(strstr(buf_str(&text), "\"generation\":2"));

@@ -41,7 +41,7 @@ static void init_commands_run_once_in_order_and_are_kept(void **state)
                      fixture_events_with(session, "\"seq\""));
     /* Neither a resume nor a replacement with the same history is new. */
     assert_int_equal(fixture_pause(session), 0);
-    engine_replace_at_resume(true);
+    engine_replace_at(ENGINE_RESUME);
     assert_int_equal(fixture_ensure(session, false), 0);
     assert_int_equal(engine_calls(ENGINE_EXEC), 3);
     /* An empty one is. */

@@ -1,0 +1,45 @@
+/*
+ * Absolute paths of this machine: which lies in which, and where one leads.
+ */
+#ifndef SESSIONFS_PATH_H
+#define SESSIONFS_PATH_H
+
+#include "core/err.h"
+
+#include <stdbool.h>
+
+/**
+ * @param path absolute, without links, `.` and `..`
+ * @param dir  the same
+ * @return whether path is dir, or lies in it
+ */
+bool path_lies_in(const char *path, const char *dir);
+
+/**
+ * Follows all links. What is not there may be: the rest is taken as it is.
+ * Nothing in one directory is touched: it may be a mount that the caller
+ * itself serves, and who would wait for itself.
+ *
+ * @param path  absolute
+ * @param avoid absolute, without links, or NULL
+ * @param out   the caller's to free, on success: without links, `.` and `..`
+ * @param err   filled on failure
+ * @return 0, -EINVAL for one that leads into `avoid`, -ELOOP, -ENAMETOOLONG,
+ *         or what the file system said
+ */
+MUST_USE int path_resolve(const char *path, const char *avoid, char **out,
+                          struct err *err);
+
+/**
+ * Finds a directory below another one, whatever links say.
+ *
+ * @param dir  absolute, without links
+ * @param name relative, or the whole path
+ * @param out  absolute and without links, the caller's to free, on success
+ * @param err  filled on failure
+ * @return 0, -EPERM for what is not below, or what the file system said
+ */
+MUST_USE int path_beneath(const char *dir, const char *name, char **out,
+                          struct err *err);
+
+#endif

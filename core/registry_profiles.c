@@ -1,0 +1,256 @@
+/* Profiles: configs by name that the operator wrote, read at the start. */
+#include "core/cleanup.h"
+#include "core/json.h"
+#include "core/registry_priv.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define DEFAULT "default"
+#define SUFFIX  ".json"
+
+static int no_memory(struct err *err)
+{
+    return err_set(err, ENOMEM, "out of memory");
+}
+
+static int set_place(const char **out, const char *path, struct err *err)
+{
+    *out = path ? strdup(path) : NULL;
+    return path && !*out ? no_memory(err) : 0;
+}
+
+int registry_set_places(struct registry *registry,
+                        const struct registry_config *config, struct err *err)
+{
+    int rc = set_place(&registry->places.state, config->state_dir, err);
+
+    if (rc == 0) {
+        rc = set_place(&registry->places.mount, config->mount, err);
+    }
+    if (rc == 0) {
+        rc = set_place(&registry->places.base, config->base, err);
+    }
+    registry->trust_config = config->trust_config;
+    return rc;
+}
+
+static void profile_done(struct profile *profile)
+{
+    config_done(&profile->config);
+    free(profile->name);
+    free(profile->text);
+}
+
+void registry_drop_profiles(struct registry *registry)
+{
+    for (size_t i = 0; i < registry->profile_count; i++) {
+        profile_done(&registry->profiles[i]);
+    }
+    free(registry->profiles);
+    free((void *)(uintptr_t)registry->places.state);
+    free((void *)(uintptr_t)registry->places.mount);
+    free((void *)(uintptr_t)registry->places.base);
+}
+
+const struct profile *registry_profile(const struct registry *registry,
+                                       const char *name)
+{
+    for (size_t i = 0; i < registry->profile_count; i++) {
+        if (strcmp(registry->profiles[i].name, name) == 0) {
+            return &registry->profiles[i];
+        }
+    }
+    return NULL;
+}
+
+/* ---- Files ---- */
+
+static int read_all(int fd, struct buf *out, struct err *err)
+{
+    char piece[4096];
+    ssize_t n;
+
+    do {
+        n = read(fd, piece, sizeof(piece));
+        if (n < 0) {
+            return err_errno(err, "read");
+        }
+        if (buf_add(out, piece, (size_t)n) < 0) {
+            return err_set(err, EFBIG, "it is over %zu bytes", out->cap);
+        }
+    } while (n > 0);
+    return 0;
+}
+
+static int read_file(int dir, const char *file, struct buf *out,
+                     struct err *err)
+{
+    AUTO_FD int fd = openat(dir, file, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    struct stat st;
+
+    if (fd < 0 || fstat(fd, &st) < 0) {
+        return err_errno(err, "open");
+    }
+    return S_ISREG(st.st_mode) ? read_all(fd, out, err)
+                               : err_set(err, EINVAL, "it is no regular file");
+}
+
+/* What a profile says; one that says nothing is the default. */
+static int read_profile(const struct registry *registry, const char *text,
+                        size_t size, struct config *out, struct err *err)
+{
+    const struct profile *fallback = registry_profile(registry, DEFAULT);
+    struct js *js = NULL;
+    int rc = config_json(text, size, &js, err);
+
+    if (rc < 0) {
+        return rc;
+    }
+    if (!config_is_none(js)) {
+        rc = config_read(js, out, err);
+    } else if (fallback) {
+        rc = config_copy(&fallback->config, out, err);
+    } else {
+        rc = config_default(registry->provider, out, err);
+    }
+    js_free(js);
+    return rc;
+}
+
+/* ---- The list ---- */
+
+/* Adds a profile; takes the config, also on failure. */
+static int add(struct registry *registry, const char *name,
+               struct config *config, struct err *err)
+{
+    size_t size = (registry->profile_count + 1) * sizeof(struct profile);
+    struct profile made = {.name = strdup(name), .config = *config};
+    struct profile *list;
+    int rc = made.name ? registry_check(registry, &made.config, NULL, err)
+                       : no_memory(err);
+
+    if (rc == 0) {
+        rc = config_text(&made.config, &made.text, err);
+    }
+    list = rc == 0 ? realloc(registry->profiles, size) : NULL;
+    if (rc == 0 && !list) {
+        rc = no_memory(err);
+    }
+    if (rc < 0) {
+        profile_done(&made);
+        return rc;
+    }
+    registry->profiles = list;
+    registry->profiles[registry->profile_count++] = made;
+    return 0;
+}
+
+static int add_file(struct registry *registry, int dir, const char *name,
+                    const char *file, struct err *err)
+{
+    struct buf text = BUF_INIT(CONFIG_TEXT_MAX);
+    struct config config;
+    int rc = read_file(dir, file, &text, err);
+
+    if (rc == 0) {
+        rc = read_profile(registry, buf_str(&text), text.size, &config, err);
+    }
+    buf_done(&text);
+    return rc < 0 ? rc : add(registry, name, &config, err);
+}
+
+/* The name in NAME.json; NULL: another file. */
+static char *name_of(const char *file)
+{
+    size_t size = strlen(file);
+    size_t suffix = strlen(SUFFIX);
+
+    if (file[0] == '.' || size <= suffix ||
+        strcmp(file + size - suffix, SUFFIX) != 0) {
+        return NULL;
+    }
+    return strndup(file, size - suffix);
+}
+
+static int add_entry(struct registry *registry, int dir, const char *file,
+                     struct err *err)
+{
+    AUTO_FREE char *name = name_of(file);
+
+    if (!name || strcmp(name, DEFAULT) == 0) {
+        return 0;
+    }
+    return session_id_valid(name)
+               ? add_file(registry, dir, name, file, err)
+               : err_set(err, EINVAL,
+                         "its name is not one that a session could have");
+}
+
+static int add_builtin(struct registry *registry, struct err *err)
+{
+    struct config config;
+    int rc = config_default(registry->provider, &config, err);
+
+    return rc < 0 ? rc : add(registry, DEFAULT, &config, err);
+}
+
+/* The default comes first: others may say that they are like it. */
+static int add_default(struct registry *registry, int dir, struct err *err)
+{
+    if (dir < 0 || faccessat(dir, DEFAULT SUFFIX, F_OK, 0) < 0) {
+        return add_builtin(registry, err);
+    }
+    return add_file(registry, dir, DEFAULT, DEFAULT SUFFIX, err);
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const struct profile *)a)->name,
+                  ((const struct profile *)b)->name);
+}
+
+/* Takes dir. */
+static int add_entries(struct registry *registry, const char *path, DIR *dir,
+                       struct err *err)
+{
+    const char *file = DEFAULT SUFFIX;
+    int rc = add_default(registry, dirfd(dir), err);
+
+    while (rc == 0 && file) {
+        const struct dirent *entry;
+
+        errno = 0;
+        entry = readdir(dir);
+        file = entry ? entry->d_name : NULL;
+        if (file) {
+            rc = add_entry(registry, dirfd(dir), file, err);
+        } else if (errno) {
+            rc = err_errno(err, "list the directory");
+        }
+    }
+    (void)closedir(dir);
+    return rc < 0 ? err_wrap(err, rc, "profile '%s/%s'", path, file ? file : "")
+                  : 0;
+}
+
+int registry_read_profiles(struct registry *registry, const char *dir,
+                           struct err *err)
+{
+    DIR *opened = dir ? opendir(dir) : NULL;
+    int rc;
+
+    if (dir && !opened) {
+        return err_errno(err, "profiles '%s'", dir);
+    }
+    rc = opened ? add_entries(registry, dir, opened, err)
+                : add_builtin(registry, err);
+    if (rc == 0) {
+        qsort(registry->profiles, registry->profile_count,
+              sizeof(struct profile), by_name);
+    }
+    return rc;
+}
