@@ -173,8 +173,8 @@ static int add_assignment(void *arg, const char *key, const struct js *value,
     int rc;
 
     if (!is_name(key)) {
-        return err_set(err, EINVAL, "'%.64s' in 'env' is no variable's name",
-                       key);
+        return err_set(err, EINVAL, "'%.*s' in 'env' is no variable's name",
+                       (int)strcspn(key, "="), key);
     }
     rc = take_string("each value in 'env'", value, &word, err);
     if (rc < 0) {

@@ -47,8 +47,12 @@ int js_parse(const char *text, size_t size, struct js **out, struct err *err)
     struct js *js;
 
     if (!value) {
-        return err_set(err, EINVAL, "line %d, column %d: %s", why.line,
-                       why.column, why.text);
+        /* Without the text that it is near to, which may be a secret. */
+        const char *near = strstr(why.text, " near ");
+        int len = near ? (int)(near - why.text) : (int)strlen(why.text);
+
+        return err_set(err, EINVAL, "line %d, column %d: %.*s", why.line,
+                       why.column, len, why.text);
     }
     js = wrap(value);
     if (!js) {

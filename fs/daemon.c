@@ -2,6 +2,7 @@
 #include "fs/daemon.h"
 
 #include "core/log.h"
+#include "fs/options.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -56,14 +57,34 @@ int daemon_start(struct daemon *daemon, bool foreground, struct err *err)
     return 0;
 }
 
-static void leave_terminal(void)
+static enum log_target find_log(const struct options *options)
+{
+    switch ((enum options_log)options->log) {
+    case OPTIONS_LOG_STDERR:
+        return LOG_TO_STDERR;
+    case OPTIONS_LOG_SYSLOG:
+        return LOG_TO_SYSLOG;
+    case OPTIONS_LOG_JOURNAL:
+        return LOG_TO_JOURNAL;
+    case OPTIONS_LOG_AUTO:
+        break;
+    }
+    if (options->foreground) {
+        return LOG_TO_STDERR;
+    }
+    return log_has_journal() ? LOG_TO_JOURNAL : LOG_TO_SYSLOG;
+}
+
+static void leave_terminal(bool stderr_too)
 {
     int fd = open("/dev/null", O_RDWR | O_CLOEXEC);
 
     if (fd >= 0) {
         (void)dup2(fd, STDIN_FILENO);
         (void)dup2(fd, STDOUT_FILENO);
-        (void)dup2(fd, STDERR_FILENO);
+        if (stderr_too) {
+            (void)dup2(fd, STDERR_FILENO);
+        }
         if (fd > STDERR_FILENO) {
             (void)close(fd);
         }
@@ -90,16 +111,18 @@ static void notify(const char *news)
 #endif
 }
 
-void daemon_ready(struct daemon *daemon, int ready_fd)
+void daemon_ready(struct daemon *daemon, const struct options *options)
 {
+    enum log_target target = find_log(options);
+
+    log_setup(target, options->debug ? LOG_LEVEL_DEBUG : LOG_LEVEL_INFO);
     if (daemon->report_fd >= 0) {
-        log_setup(true, LOG_LEVEL_INFO);
-        leave_terminal();
+        leave_terminal(target != LOG_TO_STDERR);
         report(daemon->report_fd);
         daemon->report_fd = -1;
     }
-    if (ready_fd >= 0) {
-        report(ready_fd);
+    if (options->ready_fd >= 0) {
+        report(options->ready_fd);
     }
     notify("READY=1");
 }

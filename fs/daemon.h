@@ -11,6 +11,8 @@
 
 #include <stdbool.h>
 
+struct options;
+
 struct daemon {
     int report_fd; /* Of the second process: says that it is ready; or -1. */
 };
@@ -29,13 +31,14 @@ MUST_USE int daemon_start(struct daemon *daemon, bool foreground,
 
 /**
  * Lets the first process end with success; where there is one, standard input
- * and output and the log leave the terminal. Tells systemd, where that started
- * us.
+ * and output leave the terminal, and standard error where it is not the log.
+ * The log goes to its place: until here it is standard error. Tells systemd,
+ * where that started us.
  *
- * @param daemon   as started
- * @param ready_fd gets a byte and is closed; -1: none
+ * @param daemon  as started
+ * @param options where the log goes; ready_fd gets a byte and is closed
  */
-void daemon_ready(struct daemon *daemon, int ready_fd);
+void daemon_ready(struct daemon *daemon, const struct options *options);
 
 /** Tells systemd that the end has begun. */
 void daemon_ending(void);

@@ -44,6 +44,18 @@ static void sandbox_left(void *arg, const char *id, const char *status)
     log_warning("the sandbox of session '%s' is left behind: %s", id, status);
 }
 
+/* The memory holds what commands are given. 1 and not 0: a program that takes
+ * dumps is then not started either. */
+static void forbid_core_dumps(void)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_CORE, &limit) == 0) {
+        limit.rlim_cur = limit.rlim_max ? 1 : 0;
+        (void)setrlimit(RLIMIT_CORE, &limit);
+    }
+}
+
 /* Open files and running commands cost descriptors. */
 static void raise_fd_limit(void)
 {
@@ -229,7 +241,7 @@ static int run(struct fs *fs, const struct options *options,
     if (fuse_set_signal_handlers(fs->fuse) != 0) {
         return err_set(err, EIO, "cannot set signal handlers");
     }
-    daemon_ready(daemon, options->ready_fd);
+    daemon_ready(daemon, options);
     rc = serve_requests(fs, err);
     daemon_ending();
     fuse_remove_signal_handlers(fs->fuse);
@@ -292,10 +304,11 @@ int main(int argc, char **argv)
     if (options.check) {
         return check_run(&options, provider_table);
     }
-    log_setup(false, options.debug ? LOG_LEVEL_DEBUG : LOG_LEVEL_INFO);
+    log_setup(LOG_TO_STDERR, options.debug ? LOG_LEVEL_DEBUG : LOG_LEVEL_INFO);
     /* Modes of files are those that requests ask for. */
     (void)umask(0);
     raise_fd_limit();
+    forbid_core_dumps();
     if (mount_and_serve(&options, &err) < 0) {
         log_error("%s", err.msg);
         return EXIT_FAILURE;

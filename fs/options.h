@@ -10,6 +10,13 @@
 
 struct provider_ops;
 
+enum options_log {
+    OPTIONS_LOG_AUTO, /* As the place where we run suggests. */
+    OPTIONS_LOG_STDERR,
+    OPTIONS_LOG_SYSLOG,
+    OPTIONS_LOG_JOURNAL,
+};
+
 enum options_links {
     OPTIONS_LINKS_SAFE,
     OPTIONS_LINKS_RAW,
@@ -33,6 +40,7 @@ struct options {
     char profiles[PATH_MAX]; /* Absolute; empty: none, like these. */
     char base[PATH_MAX];
     unsigned trust; /* enum options_trust */
+    unsigned log;   /* enum options_log */
     unsigned links; /* enum options_links */
     unsigned suid;  /* How often these were asked for. */
     unsigned dev;

@@ -1,5 +1,6 @@
 /* The directories that options name. See options.h. */
 #include "core/cleanup.h"
+#include "core/log.h"
 #include "fs/options.h"
 
 #include <errno.h>
@@ -299,6 +300,9 @@ int options_check(struct options *options, struct err *err)
     rc = check_others(options, err);
     if (rc < 0) {
         return rc;
+    }
+    if (options->log == OPTIONS_LOG_JOURNAL && !log_has_journal()) {
+        return err_set(err, EINVAL, "option 'log': there is no journal here");
     }
     rc = mounts ? check_apart(options, err) : 0;
     return rc < 0 ? rc : find_dirs(options, err);

@@ -36,6 +36,8 @@
 
 /* In the order of their enums. */
 static const char *const end_words[] = {"pause", "keep", "delete", NULL};
+static const char *const log_words[] = {"auto", "stderr", "syslog", "journal",
+                                        NULL};
 static const char *const link_words[] = {"safe", "raw", NULL};
 static const char *const trust_words[] = {"operator", "config", NULL};
 
@@ -70,6 +72,9 @@ const struct option_row option_rows[] = {
            "how many events of each session stay at least (default: 10000)"),
     NUMBER("execs_keep", "N", execs_keep, 1, 1000000, "1000",
            "how many commands of each session stay (default: 1000)"),
+    WORD("log", "auto|stderr|syslog|journal", log, log_words, "auto",
+         "where failures are told (default: auto, stderr in the foreground, "
+         "else the journal or, without one, syslog)"),
     FLAG("ro", read_only, "mount read-only: nothing can be changed or run"),
     FLAG("noexec", no_exec, "the host runs no programs that lie in the mount"),
     COUNT("suid", suid),

@@ -27,31 +27,34 @@ static bool is_ordinary(int code)
     return false;
 }
 
-static void log_failure(enum log_level level, const struct reply_about *about,
-                        const struct caller *caller, const struct err *err)
+static void log_it(enum log_level level, const struct reply_about *about,
+                   const struct caller *caller, const struct err *err)
 {
-    const char *code = strerrorname_np(err->code);
-    char id[SESSION_ID_SIZE] = "-";
+    char id[SESSION_ID_SIZE];
+    const struct log_failure failure = {
+        .op = about->op,
+        .session = about->session ? id : NULL,
+        .exec_n = about->exec_n,
+        .name = about->name,
+        .uid = caller->uid,
+        .pid = caller->pid,
+        .err = err,
+    };
 
     if (about->session) {
         session_id(about->session, id);
     }
-    log_line(level,
-             "op=%s session=%s exec=%llu name=\"%s\" uid=%u pid=%d err=%s "
-             "msg=\"%s\"",
-             about->op, id, (unsigned long long)about->exec_n,
-             about->name ? about->name : "", (unsigned)caller->uid,
-             (int)caller->pid, code ? code : "?", err->msg);
+    log_failure(level, &failure);
 }
 
 void reply_note(struct fs *fs, const struct reply_about *about,
                 const struct caller *caller, const struct err *err)
 {
     if (is_ordinary(err->code) && !about->always) {
-        log_failure(LOG_LEVEL_DEBUG, about, caller, err);
+        log_it(LOG_LEVEL_DEBUG, about, caller, err);
         return;
     }
-    log_failure(LOG_LEVEL_WARNING, about, caller, err);
+    log_it(LOG_LEVEL_WARNING, about, caller, err);
     if (about->recorded) {
         return;
     }
@@ -80,7 +83,7 @@ void reply_without(fuse_req_t req, const struct reply_about *about, int code,
     struct err err = ERR_INIT;
 
     (void)err_set(&err, code, "%s", words);
-    log_failure(LOG_LEVEL_DEBUG, about, &caller, &err);
+    log_it(LOG_LEVEL_DEBUG, about, &caller, &err);
     (void)fuse_reply_err(req, code);
 }
 
