@@ -71,6 +71,19 @@ MUST_USE int exec_submit(struct session *session, const char *script,
                          struct exec **out, struct err *err);
 
 /**
+ * Says whether exec_submit_json() would take an object. One that it would not
+ * counts as a command that was refused.
+ *
+ * @param session the session
+ * @param json    borrowed
+ * @param size    bytes
+ * @param err     filled on failure
+ * @return 0, -EINVAL, -EFBIG, -EOPNOTSUPP, -ENOMEM
+ */
+MUST_USE int exec_check_json(struct session *session, const char *json,
+                             size_t size, struct err *err);
+
+/**
  * Queues what a JSON object asks for. See exec_request.h.
  *
  * @param session the session; the sandbox is made to run first

@@ -185,9 +185,8 @@ static int check_able(struct session *session,
                : 0;
 }
 
-int exec_submit_json(struct session *session, const char *json, size_t size,
-                     const struct caller *caller, struct exec **out,
-                     struct err *err)
+static int read_request(struct session *session, const char *json, size_t size,
+                        struct exec_request *out, struct err *err)
 {
     struct exec_request request;
     int rc = size > EXEC_REQUEST_MAX
@@ -196,9 +195,40 @@ int exec_submit_json(struct session *session, const char *json, size_t size,
                  : exec_request_parse(json, size, &request, err);
 
     if (rc < 0) {
-        return note(session, rc);
+        return rc;
     }
     rc = check_able(session, &request, err);
+    if (rc == 0) {
+        rc = check_script(buf_str(&request.text), request.text.size, err);
+    }
+    if (rc < 0) {
+        exec_request_done(&request);
+        return rc;
+    }
+    *out = request;
+    return 0;
+}
+
+int exec_check_json(struct session *session, const char *json, size_t size,
+                    struct err *err)
+{
+    struct exec_request request;
+    int rc = read_request(session, json, size, &request, err);
+
+    if (rc < 0) {
+        return note(session, rc);
+    }
+    exec_request_done(&request);
+    return 0;
+}
+
+int exec_submit_json(struct session *session, const char *json, size_t size,
+                     const struct caller *caller, struct exec **out,
+                     struct err *err)
+{
+    struct exec_request request;
+    int rc = read_request(session, json, size, &request, err);
+
     if (rc == 0) {
         const struct store_exec row = {
             .script = buf_str(&request.text),
@@ -210,8 +240,8 @@ int exec_submit_json(struct session *session, const char *json, size_t size,
         };
 
         rc = submit(session, &row, caller, out, err);
+        exec_request_done(&request);
     }
-    exec_request_done(&request);
     return note(session, rc);
 }
 

@@ -12,6 +12,7 @@
 #include "fs/files.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const struct gather_kind requests = {
@@ -25,22 +26,27 @@ static int json_init(struct file *file, struct err *err)
     return exec_handle_init(file, &requests, err);
 }
 
-static int run(struct file *file, const struct file_call *call,
-               const struct buf *json, struct err *err)
-{
-    struct exec *exec = NULL;
-    int rc = exec_submit_json(file->node.session, json->data, json->size,
-                              &call->caller, &exec, err);
+/* A request that a write has completed. */
+struct asked {
+    struct list link;
+    struct buf json;
+    struct exec *exec; /* A reference, once it is queued. */
+};
 
-    if (rc == 0) {
-        exec_handle_bind(file, exec);
-        rc = exec_handle_pend(file, call->owner, exec, err);
-        exec_unref(exec);
+static void free_asked(struct list *list)
+{
+    list_each_safe(at, list)
+    {
+        struct asked *asked = container_of(at, struct asked, link);
+
+        list_remove(at);
+        exec_unref(asked->exec);
+        buf_done(&asked->json);
+        free(asked);
     }
-    return rc;
 }
 
-static void poison(struct file *file, int rc)
+static int poison(struct file *file, int rc)
 {
     struct exec_handle *handle = file->own;
 
@@ -49,32 +55,96 @@ static void poison(struct file *file, int rc)
         gather_poison(&handle->gather, -rc);
         mutex_unlock(&file->lock);
     }
+    return rc;
 }
 
+/* Takes the next request of a write. */
+static int take_one(struct file *file, uint64_t owner, const char *data,
+                    size_t size, size_t *used, struct list *out,
+                    struct err *err)
+{
+    struct exec_handle *handle = file->own;
+    struct asked *asked = calloc(1, sizeof(*asked));
+    int rc;
+
+    if (!asked) {
+        return err_set(err, ENOMEM, "out of memory");
+    }
+    buf_init(&asked->json, EXEC_REQUEST_MAX);
+    mutex_lock(&file->lock);
+    rc = gather_json(&handle->gather, owner, data, size, used, &asked->json,
+                     err);
+    mutex_unlock(&file->lock);
+    list_add(out, &asked->link);
+    if (rc > 0) {
+        return poison(file,
+                      exec_check_json(file->node.session, asked->json.data,
+                                      asked->json.size, err));
+    }
+    list_remove(&asked->link);
+    free(asked);
+    return rc;
+}
+
+static int run(struct file *file, const struct file_call *call,
+               struct asked *asked, struct err *err)
+{
+    int rc =
+        exec_submit_json(file->node.session, asked->json.data, asked->json.size,
+                         &call->caller, &asked->exec, err);
+
+    if (rc == 0) {
+        exec_handle_bind(file, asked->exec);
+        rc = exec_handle_pend(file, call->owner, asked->exec, err);
+    }
+    return rc;
+}
+
+/* All, or none: those that were queued before one that cannot be are told to
+ * end. */
+static int run_all(struct file *file, const struct file_call *call,
+                   struct list *list, struct err *err)
+{
+    int rc = 0;
+
+    list_each(at, list)
+    {
+        if (rc == 0) {
+            rc = run(file, call, container_of(at, struct asked, link), err);
+        }
+    }
+    list_each(at, list)
+    {
+        struct exec *exec = container_of(at, struct asked, link)->exec;
+
+        if (rc < 0 && exec) {
+            exec_cancel(exec);
+        }
+    }
+    return rc;
+}
+
+/* Nothing of a write that is refused runs: first all of it is looked at. */
 static int json_write(struct file *file, const struct file_call *call,
                       const void *data, size_t size, struct err *err)
 {
-    struct exec_handle *handle = file->own;
-    const char *at = data;
+    struct list list;
     size_t done = 0;
     int rc = 0;
 
-    while (done < size && rc >= 0) {
-        struct buf json = BUF_INIT(EXEC_REQUEST_MAX);
+    list_init(&list);
+    while (done < size && rc == 0) {
         size_t used = 0;
 
-        mutex_lock(&file->lock);
-        rc = gather_json(&handle->gather, call->owner, at + done, size - done,
-                         &used, &json, err);
-        mutex_unlock(&file->lock);
-        if (rc > 0) {
-            rc = run(file, call, &json, err);
-            poison(file, rc);
-        }
+        rc = take_one(file, call->owner, (const char *)data + done, size - done,
+                      &used, &list, err);
         done += used;
-        buf_done(&json);
     }
-    return rc < 0 ? rc : 0;
+    if (rc == 0) {
+        rc = run_all(file, call, &list, err);
+    }
+    free_asked(&list);
+    return rc;
 }
 
 /* What is left of a process that closes is no whole request. */

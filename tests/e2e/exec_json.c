@@ -211,6 +211,12 @@ static const struct script refusals[] = {
             "    except OSError as e: print(e.strerror)\n"
             "os.close(f)\n") NUMBERS,
      "6\nInvalid argument\nInvalid argument\n"},
+    {"nothing of a refused write runs",
+     PYTHON("a = \"{\\\"command\\\": \\\"echo ran > f\\\"}\"\n"
+            "for text in (a + \" garbage\", a + a + \"}\", a + \"{}\","
+            " a + \"{\\\"command\\\": 1}\"):\n"
+            "    print(no(text))\n") NUMBERS "ls workspace",
+     "EINVAL\nEINVAL\nEINVAL\nEINVAL\n"},
     {"incomplete at the flush",
      PYTHON("for text in (\"{\", \"{\\\"command\\\": \\\"true\\\"\","
             " \" {\\\"command\\\": \\\"a\"):\n"
