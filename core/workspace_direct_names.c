@@ -4,7 +4,10 @@
 #include "core/cleanup.h"
 
 #include <errno.h>
+#include <linux/capability.h>
 #include <stdio.h>
+#include <sys/fsuid.h>
+#include <sys/syscall.h>
 
 /* Meets what an O_PATH fd stands for; takes the fd. */
 static int meet(struct direct_node *dir, const char *name, int fd,
@@ -127,20 +130,59 @@ static void maker_end(const struct maker *maker)
     direct_fd_put(maker->dir);
 }
 
+static void act_as_ourselves(void)
+{
+    (void)setfsuid(geteuid());
+    (void)setfsgid(getegid());
+}
+
 /*
- * Makes the new file behind an O_PATH or open fd the caller's. It was made
- * without set-id bits, so they are there only once the owner is right.
+ * Has this thread make files as the caller's, with all the rights it has. They
+ * are never ours, not even for a moment: the sandbox could move them away
+ * meanwhile, and keep them.
  */
+static int act_as_maker(const struct maker *maker, struct err *err)
+{
+    struct __user_cap_header_struct head = {_LINUX_CAPABILITY_VERSION_3, 0};
+    struct __user_cap_data_struct caps[2];
+
+    if (maker->owned) {
+        return 0;
+    }
+    if (syscall(SYS_capget, &head, caps) < 0) {
+        return err_errno(err, "capget");
+    }
+    (void)setfsgid(maker->gid);
+    (void)setfsuid(maker->uid);
+    /* They tell by no result whether they did it. */
+    if ((uid_t)setfsuid((uid_t)-1) != maker->uid ||
+        (gid_t)setfsgid((gid_t)-1) != maker->gid ||
+        syscall(SYS_capset, &head, caps) < 0) {
+        act_as_ourselves();
+        return err_set(err, EPERM, "may not make files for others");
+    }
+    return 0;
+}
+
+/* What a call of act_as_maker() is followed by, and ended. */
+static int acted(const struct maker *maker, int rc, const char *what,
+                 struct err *err)
+{
+    int code = errno;
+
+    if (!maker->owned) {
+        act_as_ourselves();
+    }
+    errno = code;
+    return rc < 0 ? err_errno(err, "%s", what) : rc;
+}
+
+/* Gives what was made its set-id bits; it was made without. */
 static int settle(const struct maker *maker, int fd, struct err *err)
 {
     struct stat attr;
     mode_t want = maker->mode;
 
-    if (!maker->owned &&
-        fchownat(fd, "", maker->uid, maker->set_gid ? (gid_t)-1 : maker->gid,
-                 AT_EMPTY_PATH) < 0) {
-        return err_errno(err, "chown");
-    }
     if (!(want & (S_ISUID | S_ISGID))) {
         return 0;
     }
@@ -150,12 +192,12 @@ static int settle(const struct maker *maker, int fd, struct err *err)
     return direct_chmod(fd, (attr.st_mode & 07777) | want, err);
 }
 
-/* Whether fd is what we just made: it has our owner and the right type. */
-static bool is_ours(int fd, mode_t type)
+/* Whether fd may be what we just made: it has the owner and the type. */
+static bool is_made(const struct maker *maker, int fd, mode_t type)
 {
     struct stat attr;
 
-    return fstat(fd, &attr) == 0 && attr.st_uid == geteuid() &&
+    return fstat(fd, &attr) == 0 && attr.st_uid == maker->uid &&
            (attr.st_mode & S_IFMT) == type;
 }
 
@@ -173,7 +215,7 @@ static int finish(const struct maker *maker, mode_t type, struct ws_node **out,
         errno = -fd;
         return err_errno(err, "open what was made");
     }
-    if (is_ours(fd, type)) {
+    if (is_made(maker, fd, type)) {
         rc = settle(maker, fd, err);
     }
     if (rc < 0) {
@@ -195,9 +237,13 @@ int direct_mkdir(const struct ws_place *place, struct ws_node **out,
     if (rc < 0) {
         return rc;
     }
-    if (mkdirat(maker.dir_fd, maker.name, maker.mode & 01777) < 0) {
-        rc = err_errno(err, "mkdir");
-    } else {
+    rc = act_as_maker(&maker, err);
+    if (rc == 0) {
+        rc =
+            acted(&maker, mkdirat(maker.dir_fd, maker.name, maker.mode & 01777),
+                  "mkdir", err);
+    }
+    if (rc == 0) {
         rc = finish(&maker, S_IFDIR, out, attr, err);
     }
     maker_end(&maker);
@@ -214,9 +260,14 @@ int direct_mknod(const struct ws_place *place, struct ws_node **out,
     if (rc < 0) {
         return rc;
     }
-    if (mknodat(maker.dir_fd, maker.name, type | (maker.mode & 01777), 0) < 0) {
-        rc = err_errno(err, "mknod");
-    } else {
+    rc = act_as_maker(&maker, err);
+    if (rc == 0) {
+        rc = acted(
+            &maker,
+            mknodat(maker.dir_fd, maker.name, type | (maker.mode & 01777), 0),
+            "mknod", err);
+    }
+    if (rc == 0) {
         rc = finish(&maker, type, out, attr, err);
     }
     maker_end(&maker);
@@ -232,9 +283,12 @@ int direct_symlink(const struct ws_place *place, const char *target,
     if (rc < 0) {
         return rc;
     }
-    if (symlinkat(target, maker.dir_fd, maker.name) < 0) {
-        rc = err_errno(err, "symlink");
-    } else {
+    rc = act_as_maker(&maker, err);
+    if (rc == 0) {
+        rc = acted(&maker, symlinkat(target, maker.dir_fd, maker.name),
+                   "symlink", err);
+    }
+    if (rc == 0) {
         rc = finish(&maker, S_IFLNK, out, attr, err);
     }
     maker_end(&maker);
@@ -274,13 +328,19 @@ static int create_new(const struct maker *maker, int flags,
                       struct ws_node **node, struct ws_file **file,
                       struct stat *attr, struct err *err)
 {
-    int fd = openat(maker->dir_fd, maker->name,
-                    direct_open_flags(flags) | O_CREAT | O_EXCL,
-                    maker->mode & 01777);
-    int rc;
+    int rc = act_as_maker(maker, err);
+    int fd;
 
+    if (rc < 0) {
+        return rc;
+    }
+    fd = acted(maker,
+               openat(maker->dir_fd, maker->name,
+                      direct_open_flags(flags) | O_CREAT | O_EXCL,
+                      maker->mode & 01777),
+               "create", err);
     if (fd < 0) {
-        return err_errno(err, "create");
+        return fd;
     }
     rc = settle(maker, fd, err);
     if (rc < 0) {

@@ -171,6 +171,74 @@ static void a_link_swapped_in_meanwhile_leads_nowhere(void **state)
     assert_int_equal(pthread_join(thread, NULL), 0);
 }
 
+/*
+ * The calls that make files are led through here: as soon as a file is there it
+ * is moved away, as a sandbox would, and kept.
+ */
+static bool take_away;
+static unsigned taken;
+
+int __real_mkdirat(int dir_fd, const char *name, mode_t mode);
+int __real_mknodat(int dir_fd, const char *name, mode_t mode, dev_t device);
+int __real_symlinkat(const char *target, int dir_fd, const char *name);
+int __wrap_mkdirat(int dir_fd, const char *name, mode_t mode);
+int __wrap_mknodat(int dir_fd, const char *name, mode_t mode, dev_t device);
+int __wrap_symlinkat(const char *target, int dir_fd, const char *name);
+
+static int made(int rc, int dir_fd, const char *name)
+{
+    char kept[32];
+
+    if (rc == 0 && take_away) {
+        (void)snprintf(kept, sizeof(kept), "kept-%u", taken++);
+        assert_int_equal(renameat(dir_fd, name, dir_fd, kept), 0);
+    }
+    return rc;
+}
+
+int __wrap_mkdirat(int dir_fd, const char *name, mode_t mode)
+{
+    return made(__real_mkdirat(dir_fd, name, mode), dir_fd, name);
+}
+
+int __wrap_mknodat(int dir_fd, const char *name, mode_t mode, dev_t device)
+{
+    return made(__real_mknodat(dir_fd, name, mode, device), dir_fd, name);
+}
+
+int __wrap_symlinkat(const char *target, int dir_fd, const char *name)
+{
+    return made(__real_symlinkat(target, dir_fd, name), dir_fd, name);
+}
+
+static void what_is_taken_away_as_it_is_made_was_never_our_own(void **state)
+{
+    struct fixture *fx = *state;
+    struct ws_node *node;
+    struct stat attr;
+
+    take_away = true;
+    assert_int_equal(
+        ws_mkdir(fx->root, "n", 0755, &fx->ctx, &node, &attr, &fx->err),
+        -ENOENT);
+    assert_int_equal(
+        ws_symlink(fx->root, "n", "x", &fx->ctx, &node, &attr, &fx->err),
+        -ENOENT);
+    assert_int_equal(ws_mknod(fx->root, "n", S_IFIFO | 0644, &fx->ctx, &node,
+                              &attr, &fx->err),
+                     -ENOENT);
+    take_away = false;
+    assert_int_equal(taken, 3);
+    for (unsigned i = 0; i < taken; i++) {
+        char kept[32];
+
+        (void)snprintf(kept, sizeof(kept), "kept-%u", i);
+        assert_int_equal(lstat(host(fx, kept), &attr), 0);
+        assert_int_equal(attr.st_uid, FIXTURE_BASE + FIXTURE_USER);
+        assert_int_equal(attr.st_gid, FIXTURE_BASE + FIXTURE_USER);
+    }
+}
+
 static void a_tree_of_two_thousand_levels_can_be_used(void **state)
 {
     struct fixture *fx = *state;
@@ -414,6 +482,7 @@ int main(void)
         FIXTURE_DIRECT_BOTH(a_file_that_became_a_link_leads_nowhere),
         FIXTURE_DIRECT_BOTH(a_raw_link_says_all_and_leads_nowhere),
         FIXTURE_DIRECT_BOTH(a_link_swapped_in_meanwhile_leads_nowhere),
+        FIXTURE_DIRECT(what_is_taken_away_as_it_is_made_was_never_our_own),
         FIXTURE_DIRECT_BOTH(a_tree_of_two_thousand_levels_can_be_used),
         FIXTURE_DIRECT_BOTH(few_fds_serve_a_thousand_files),
         FIXTURE_DIRECT(a_number_that_is_used_again_is_another_file),
