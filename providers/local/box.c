@@ -291,7 +291,7 @@ void box_sweep(struct box *box, struct box_leftover *more)
 
 void box_kill_leftovers(const struct box *box)
 {
-    struct wire wire = {.type = WIRE_KILL, .n = 0};
+    struct wire wire = {.type = WIRE_END, .n = 0, .code = SIGKILL};
     struct err ignored = ERR_INIT;
 
     if (box->cgroup < 0 && box_send(box, &wire, NULL, 0, &ignored) < 0) {

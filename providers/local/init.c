@@ -31,9 +31,9 @@ enum {
 struct run {
     struct list link;
     uint64_t n;
-    pid_t pid;  /* Of the command, or of its reaper. */
-    int cgroup; /* -1: there is none, but a reaper. */
-    unsigned kills;
+    pid_t pid;   /* Of the command, or of its reaper. */
+    int cgroup;  /* -1: there is none, but a reaper. */
+    bool killed; /* Once at least. */
     int reply;
     char script[PATH_SIZE]; /* "" for a command without one. */
 };
@@ -431,22 +431,25 @@ static void serve_signal(const struct init *init, uint64_t n, int signal)
         (void)signal_pass(run->cgroup, signal);
     } else if (run) {
         (void)reaper_signal(run->pid, signal);
-        if (signal == SIGCONT) {
-            (void)kill(run->pid, SIGCONT);
-        }
     }
 }
 
-/* Asked for again and again until the reaper has ended. */
-static void serve_kill(const struct init *init, uint64_t n)
+/* Without a cgroup asked for again and again until the reaper has ended. */
+static void serve_end(const struct init *init, uint64_t n, int signal)
 {
     list_each(node, &init->runs)
     {
         struct run *run = container_of(node, struct run, link);
 
-        if ((n == 0 || run->n == n) && run->cgroup < 0) {
-            reaper_kill(run->pid, run->kills++ > 1);
-            (void)kill(run->pid, SIGCONT);
+        if (n != 0 && run->n != n) {
+            continue;
+        }
+        if (run->cgroup >= 0) {
+            (void)signal_pass(run->cgroup, signal);
+            (void)signal_pass(run->cgroup, SIGCONT);
+        } else {
+            reaper_end(run->pid, signal, run->killed);
+            run->killed = signal == SIGKILL;
         }
     }
 }
@@ -477,8 +480,8 @@ static void serve_request(struct init *init)
         serve_exec(init, request.n, fds);
     } else if (request.type == WIRE_SIGNAL) {
         serve_signal(init, request.n, request.code);
-    } else if (request.type == WIRE_KILL) {
-        serve_kill(init, request.n);
+    } else if (request.type == WIRE_END) {
+        serve_end(init, request.n, request.code);
     } else if (request.type == WIRE_FREEZE) {
         serve_freeze(init, request.code != 0);
     }

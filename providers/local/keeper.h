@@ -224,14 +224,16 @@ NORETURN void reaper_serve(pid_t pid, int reply);
 int reaper_signal(pid_t reaper, int signal);
 
 /**
- * Kills the processes below a reaper.
+ * Sends the processes below a reaper a signal that ends them, and continues
+ * them. Where they are many, all of the sandbox are stopped for a moment, so
+ * that none can outrun this; the others are continued then, also those that
+ * were stopped before.
  *
  * @param reaper whose; it ends when they have
- * @param stop   first stops all of the sandbox for a moment, so that none can
- *               outrun this; the others are continued, also those that were
- *               stopped before
+ * @param signal SIGTERM or SIGKILL
+ * @param again  it was not enough: as if they were many
  */
-void reaper_kill(pid_t reaper, bool stop);
+void reaper_end(pid_t reaper, int signal, bool again);
 
 /**
  * Kills the processes whose reaper was killed.

@@ -24,7 +24,8 @@
 
 enum {
     FIRST_FD = 3, /* Behind the standard streams. */
-    PASSES = 50,  /* Over processes that end, a millisecond each. */
+    MANY = 256,   /* Of /proc's names; fewer do not outrun us. */
+    TRIES = 20,   /* Until all have stopped, a millisecond and more each. */
 };
 
 struct process {
@@ -186,12 +187,71 @@ static bool contains(const pid_t *list, size_t count, pid_t pid)
     return false;
 }
 
-static int kill_strays_once(const pid_t *reapers, size_t count)
+static bool are_many(void)
+{
+    DIR *dir = opendir("/proc");
+    int count = 0;
+
+    while (dir && count <= MANY && readdir(dir)) {
+        count++;
+    }
+    if (dir) {
+        (void)closedir(dir);
+    }
+    return count > MANY;
+}
+
+static int count_running(const struct table *table)
+{
+    int count = 0;
+
+    for (size_t i = 0; i < table->count; i++) {
+        /* D: it waits for another one, or stops as soon as it can. */
+        count += !strchr("TtZXD", table->list[i].state);
+    }
+    return count;
+}
+
+/* Stops all and lists them once none can have a child any more. */
+static void stop_and_list(struct table *out)
+{
+    const struct timespec ts = {.tv_nsec = 1000 * 1000};
+
+    (void)kill(-1, SIGSTOP);
+    list_processes(out);
+    for (int i = 0; i < TRIES && count_running(out) > 0; i++) {
+        (void)nanosleep(&ts, NULL);
+        free(out->list);
+        list_processes(out);
+    }
+}
+
+void reaper_end(pid_t reaper, int signal, bool again)
 {
     struct table table;
-    int left;
+    bool stop = again || are_many();
 
-    list_processes(&table);
+    if (stop) {
+        stop_and_list(&table);
+    } else {
+        list_processes(&table);
+    }
+    mark_descendants(&table, reaper);
+    (void)signal_marked(&table, signal);
+    if (stop) {
+        (void)kill(-1, SIGCONT);
+    } else {
+        (void)signal_marked(&table, SIGCONT);
+        (void)kill(reaper, SIGCONT);
+    }
+    free(table.list);
+}
+
+void reaper_kill_strays(const pid_t *reapers, size_t count)
+{
+    struct table table;
+
+    stop_and_list(&table);
     for (size_t i = 0; i < table.count; i++) {
         struct process *process = &table.list[i];
 
@@ -199,51 +259,18 @@ static int kill_strays_once(const pid_t *reapers, size_t count)
             process->parent == 1 && !contains(reapers, count, process->pid);
     }
     mark_descendants(&table, -1);
-    left = signal_marked(&table, SIGKILL);
+    (void)signal_marked(&table, SIGKILL);
     free(table.list);
-    return left;
-}
-
-static void pause_ms(void)
-{
-    const struct timespec ts = {.tv_nsec = 1000 * 1000};
-
-    (void)nanosleep(&ts, NULL);
-}
-
-void reaper_kill(pid_t reaper, bool stop)
-{
-    if (!stop) {
-        (void)reaper_signal(reaper, SIGKILL);
-        return;
-    }
-    /* A fork that is under way is seen a moment later. */
-    (void)kill(-1, SIGSTOP);
-    for (int i = 0; i < PASSES && reaper_signal(reaper, SIGKILL) > 0; i++) {
-        pause_ms();
-    }
-    (void)kill(-1, SIGCONT);
-}
-
-void reaper_kill_strays(const pid_t *reapers, size_t count)
-{
-    (void)kill(-1, SIGSTOP);
-    for (int i = 0; i < PASSES && kill_strays_once(reapers, count) > 0; i++) {
-        pause_ms();
-    }
     (void)kill(-1, SIGCONT);
 }
 
 int reaper_count_running(void)
 {
     struct table table;
-    int count = 0;
+    int count;
 
     list_processes(&table);
-    for (size_t i = 0; i < table.count; i++) {
-        /* D: it waits for another one, or stops as soon as it can. */
-        count += !strchr("TtZXD", table.list[i].state);
-    }
+    count = count_running(&table);
     free(table.list);
     return count;
 }
@@ -285,6 +312,8 @@ void reaper_serve(pid_t pid, int reply)
             wire.code = status;
             (void)!write(FIRST_FD, &wire, sizeof(wire));
             pid = 0;
+            /* The kernel is faster where nobody asks for the others. */
+            (void)signal(SIGCHLD, SIG_IGN);
         }
     }
 }

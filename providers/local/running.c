@@ -15,6 +15,7 @@ enum {
     READ_SIZE = 64 * 1024, /* Of one callback, so that others have a turn. */
     GRACE_MS = 1000,       /* From TERM to KILL. */
     CHECK_MS = 5,          /* Between looks for the end of a killed tree. */
+    AGAIN_MS = 150,        /* When init is asked to kill it once more. */
     DEAD_MS = 1000,        /* When we stop looking. */
 };
 
@@ -171,8 +172,10 @@ static void settle(struct running *running)
         finish(running);
         return;
     }
-    if (running->phase == RUNNING_KILL && running->cgroup < 0) {
-        (void)running_kill(running, &err); /* Once is not enough. */
+    if (running->phase == RUNNING_KILL && running->cgroup < 0 &&
+        clock_ms() >= running->kill_again_ms) {
+        (void)running_kill(running, &err);
+        running->kill_again_ms = clock_deadline(AGAIN_MS);
     }
     /* The tree may outlive the shell by a moment; nothing tells its end. */
     loop_timer_set(running->timer,
@@ -185,12 +188,13 @@ static void kill_tree(struct running *running)
 
     (void)running_kill(running, &err);
     running->phase = RUNNING_KILL;
+    running->kill_again_ms = clock_deadline(AGAIN_MS);
     running->give_up_ms = clock_deadline(DEAD_MS);
 }
 
 int running_kill(const struct running *running, struct err *err)
 {
-    struct wire wire = {.type = WIRE_KILL, .n = running->n};
+    struct wire wire = {.type = WIRE_END, .n = running->n, .code = SIGKILL};
 
     return running->cgroup >= 0 ? cgroup_kill(running->cgroup, err)
                                 : box_send(running->box, &wire, NULL, 0, err);
@@ -205,6 +209,7 @@ int running_signal(const struct running *running, int signal, struct err *err)
 
 static void ask_to_end(struct running *running, enum command_end end)
 {
+    struct wire wire = {.type = WIRE_END, .n = running->n, .code = SIGTERM};
     struct err err = ERR_INIT;
 
     if (running->phase != RUNNING_FREELY) {
@@ -213,9 +218,8 @@ static void ask_to_end(struct running *running, enum command_end end)
     running->result.end = end;
     running->phase = RUNNING_TERM;
     running->give_up_ms = clock_deadline(GRACE_MS);
-    /* A stopped one cannot end. KILL comes in any case. */
-    if (running_signal(running, SIGTERM, &err) < 0 ||
-        running_signal(running, SIGCONT, &err) < 0) {
+    /* KILL comes in any case. */
+    if (box_send(running->box, &wire, NULL, 0, &err) < 0) {
         kill_tree(running);
     }
     loop_timer_set(running->timer, clock_deadline(GRACE_MS));

@@ -44,6 +44,7 @@ struct running {
     struct loop_timer *timer;
     int64_t timeout_at_ms;
     int64_t give_up_ms;
+    int64_t kill_again_ms;
     enum running_phase phase;
     struct command_result result;
     atomic_bool over; /* Not to be signalled any more. */

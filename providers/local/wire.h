@@ -12,13 +12,14 @@
  * daemon -> init, a SEQPACKET socket of the sandbox:
  *   init:   WIRE_READY or WIRE_FAILED, once
  *   daemon: WIRE_EXEC {enum wire_exec_fd}, n; WIRE_SIGNAL n, code
+ *   daemon: WIRE_END n, code SIGTERM: also continues what is stopped
  *   end of file: the sandbox ends
  * init -> daemon, a pipe of the command, given with WIRE_EXEC:
  *   WIRE_STARTED pid, then WIRE_EXITED code (a wait status); or WIRE_FAILED
  *
  * Where there are no cgroups (no such fds come along then):
- *   daemon: WIRE_KILL n, again until the command's pipe ends: with its tree;
- *           n 0: all commands
+ *   daemon: WIRE_END n, code SIGKILL; again until the command's pipe ends,
+ *           which it does with the last of its processes; n 0: all commands
  *   daemon: WIRE_FREEZE code 1 or 0
  *   init:   WIRE_FROZEN code: how many processes still run; asked again
  *
@@ -62,7 +63,7 @@ enum wire_type {
     WIRE_EXITED,
     WIRE_MOUNT,
     WIRE_MOUNTED,
-    WIRE_KILL,
+    WIRE_END,
     WIRE_FREEZE,
     WIRE_FROZEN,
 };

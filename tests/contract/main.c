@@ -5,12 +5,33 @@
 #include "tests/contract/bench.h"
 
 #include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
 enum {
     SKIPPED = 77
 };
+
+/* A machine may refuse sandboxes to a user who is not root. */
+static bool can_open(void)
+{
+    struct bench bench = {.dir = ""};
+    struct err err = ERR_INIT;
+    int rc = loop_new(&bench.loop, &err);
+
+    if (rc == 0) {
+        bench.env.state_dir = "/";
+        bench.env.loop = bench.loop;
+        rc = provider_open(bench_ops(), &bench.env, &bench.provider, &err);
+        if (rc == 0) {
+            provider_close(bench.provider);
+        }
+        loop_free(bench.loop);
+    }
+    if (rc < 0) {
+        (void)fprintf(stderr, "%s\n", err.msg);
+    }
+    return rc == 0 || geteuid() == 0;
+}
 
 int main(int argc, char **argv)
 {
@@ -23,8 +44,7 @@ int main(int argc, char **argv)
         (void)fprintf(stderr, "usage: %s PROVIDER\n", argv[0]);
         return 2;
     }
-    if (strcmp(argv[1], "local") == 0 && geteuid() != 0) {
-        (void)fprintf(stderr, "only root can make sandboxes\n");
+    if (!can_open()) {
         return SKIPPED;
     }
     failed += suite_life();

@@ -1,0 +1,37 @@
+#!/bin/sh
+# Runs a test program of this build as a user who is not root and whom no group
+# knows: with a home of its own, and with a /dev/fuse that everybody may open,
+# as on most machines; all in a mount namespace that ends with it.
+# usage: as_user.sh PROGRAM ARGUMENT...     (as root)
+set -u
+
+if [ "$(id -u)" -ne 0 ] || [ ! -c /dev/fuse ]; then
+    echo "as_user: needs root and /dev/fuse"
+    [ "${CI:-}" = true ] && exit 1
+    exit 77
+fi
+if [ "$1" != --inside ]; then
+    top=$(mktemp -d /var/tmp/as_user.XXXXXX) || exit 1
+    chmod 755 "$top"
+    unshare -m "$0" --inside "$top" "$@"
+    rc=$?
+    rmdir "$top"
+    exit "$rc"
+fi
+
+top=$2
+program=$3
+shift 3
+# The directory of the build may be closed to others: a mount is not.
+bin=$(dirname "$(readlink -f "$program")")
+name=$(basename "$program")
+mount -t tmpfs -o mode=755 none "$top" || exit 1
+mkdir "$top/bin" "$top/home"
+mknod -m 666 "$top/fuse" c 10 229
+mount --bind "$top/fuse" /dev/fuse || exit 1
+mount --bind "$bin" "$top/bin" || exit 1
+chown 12345:12345 "$top/home"
+cd "$top/home" || exit 1
+exec setpriv --reuid 12345 --regid 12345 --clear-groups \
+    env -i PATH="$PATH" CI="${CI:-}" HOME="$top/home" TMPDIR="$top/home" \
+    SESSIONFS_PROGRAM="$top/bin/sessionfs" "$top/bin/$name" "$@"
