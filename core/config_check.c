@@ -213,8 +213,9 @@ static int check_trust(const struct check *check, const struct config_key *key,
     }
     return err_set(
         err, EPERM,
-        "provider_config key '%s' beyond its default, %s, " OPERATORS,
-        key->name, key->fallback ? key->fallback : "none");
+        "provider_config key '%s' beyond its default, %s%s%s, " OPERATORS,
+        key->name, key->fallback ? key->fallback : "none", key->unit ? " " : "",
+        key->unit ? key->unit : "");
 }
 
 /* ---- Each key ---- */
