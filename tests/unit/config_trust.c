@@ -208,6 +208,24 @@ static void a_profile_does_and_survives_an_edit(void **state)
     assert_int_equal(registry_count(fixture->registry), profiles_made);
 }
 
+static void check_key(const struct config_key *key)
+{
+    struct err err = ERR_INIT;
+    struct js *js = NULL;
+
+    assert_non_null(key->text);
+    assert_true(key->text[0]);
+    assert_true(key->text[strlen(key->text) - 1] != '.');
+    assert_int_equal(key->type == CONFIG_WORD, key->words != NULL);
+    assert_true(key->type != CONFIG_INT || key->min < key->max);
+    assert_true(key->trust != CONFIG_UP_TO || key->fallback);
+    if (key->fallback &&
+        js_parse(key->fallback, strlen(key->fallback), &js, &err) < 0) {
+        fail_msg("%s: %s", key->name, err.msg);
+    }
+    js_free(js);
+}
+
 /* What the tables say is what they are made of. */
 static void every_table_is_sound(void **state)
 {
@@ -216,20 +234,7 @@ static void every_table_is_sound(void **state)
         const struct config_key *key = provider_table[i]->keys;
 
         for (; key && key->name; key++) {
-            struct err err = ERR_INIT;
-            struct js *js = NULL;
-
-            assert_non_null(key->text);
-            assert_true(key->text[0] &&
-                        key->text[strlen(key->text) - 1] != '.');
-            assert_int_equal(key->type == CONFIG_WORD, key->words != NULL);
-            assert_true(key->type != CONFIG_INT || key->min < key->max);
-            assert_true(key->trust != CONFIG_UP_TO || key->fallback);
-            if (key->fallback &&
-                js_parse(key->fallback, strlen(key->fallback), &js, &err) < 0) {
-                fail_msg("%s: %s", key->name, err.msg);
-            }
-            js_free(js);
+            check_key(key);
         }
     }
 }
