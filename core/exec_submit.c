@@ -56,6 +56,7 @@ static int add_locked(struct session *session, const struct store_exec *row,
         return err_wrap(err, rc, "cannot record the command");
     }
     /* From here on nothing may fail: there is a record. */
+    (void)atomic_fetch_add(&session->registry->commands, 1);
     exec_become(session, exec, &info, false);
     exec->job.caller = *caller;
     (void)exec_ref(exec);

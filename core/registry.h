@@ -219,7 +219,7 @@ MUST_USE int registry_errors(struct registry *registry, struct buf *out,
                              struct err *err);
 
 /**
- * Counters of core and providers in Prometheus text format.
+ * Counters of core and providers in the text format of Prometheus.
  *
  * @param registry the registry
  * @param out      appended to

@@ -10,6 +10,8 @@
 #include "core/store.h"
 #include "core/workspace.h"
 
+#include <stdatomic.h>
+
 enum {
     REGISTRY_BUCKETS = 1024
 };
@@ -36,6 +38,7 @@ struct registry {
     struct registry_hooks hooks;
     struct provider_env env;
     struct ws_view view;
+    atomic_ulong commands; /* So many were taken. */
     int64_t wait_ms;
     unsigned events_keep;
     unsigned execs_keep;

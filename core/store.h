@@ -163,6 +163,26 @@ MUST_USE ssize_t store_session_list(struct store *store, uint64_t after,
                                     struct store_session *out, size_t most,
                                     struct err *err);
 
+/* Figures for `stats`. */
+struct store_counts {
+    uint64_t sessions;
+    uint64_t by_status[SESSION_UNREACHABLE + 1]; /* As recorded; none is
+                                                  * recorded as absent. */
+    uint64_t running;                            /* Commands. */
+    uint64_t queued;
+};
+
+/**
+ * Counts what is recorded, without reading it all.
+ *
+ * @param store the store
+ * @param out   written on success
+ * @param err   filled on failure
+ * @return 0 or a negative errno
+ */
+MUST_USE int store_count(struct store *store, struct store_counts *out,
+                         struct err *err);
+
 /** @param store the store @return how many sessions there are */
 uint64_t store_session_count(struct store *store);
 

@@ -1,4 +1,4 @@
-/* The records of sandboxes. See store.h. */
+/* The records of sandboxes, and figures. See store.h. */
 #include "core/store_priv.h"
 
 #include <errno.h>
@@ -204,4 +204,70 @@ ssize_t store_state_list(struct store *store, enum session_status status,
     }
     mutex_unlock(&store->lock);
     return n;
+}
+
+/* Calls fn with each row of a query: a text and a number. */
+static int
+each_figure(struct store *store, const char *sql,
+            void (*fn)(struct store_counts *out, const char *text, uint64_t n),
+            struct store_counts *out, struct err *err) REQUIRES(store->lock)
+{
+    sqlite3_stmt *stmt = NULL;
+    int rc = store_query(store, &stmt, err, sql, "");
+
+    if (rc < 0) {
+        return rc;
+    }
+    rc = store_step(store, stmt, err);
+    while (rc > 0) {
+        const void *text = sqlite3_column_text(stmt, 0);
+
+        fn(out, text ? text : "", (uint64_t)sqlite3_column_int64(stmt, 1));
+        rc = store_step(store, stmt, err);
+    }
+    (void)sqlite3_finalize(stmt);
+    return rc;
+}
+
+static void take_status(struct store_counts *out, const char *text, uint64_t n)
+{
+    out->by_status[parse_status(text)] += n;
+}
+
+static void take_command(struct store_counts *out, const char *text, uint64_t n)
+{
+    if (strcmp(text, "queued") == 0) {
+        out->queued = n;
+    } else {
+        out->running = n;
+    }
+}
+
+static int count_all(struct store *store, struct store_counts *out,
+                     struct err *err) REQUIRES(store->lock)
+{
+    int rc = each_figure(store,
+                         "SELECT status, count(*) FROM states GROUP BY status",
+                         take_status, out, err);
+
+    return rc < 0 ? rc
+                  : each_figure(store,
+                                "SELECT status, count(*) FROM execs"
+                                " WHERE status IN ('queued', 'running')"
+                                " GROUP BY status",
+                                take_command, out, err);
+}
+
+int store_count(struct store *store, struct store_counts *out, struct err *err)
+{
+    struct store_counts counts = {.sessions = store_session_count(store)};
+    int rc;
+
+    mutex_lock(&store->lock);
+    rc = count_all(store, &counts, err);
+    mutex_unlock(&store->lock);
+    if (rc == 0) {
+        *out = counts;
+    }
+    return rc;
 }

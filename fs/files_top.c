@@ -19,7 +19,7 @@ static int readme_show(const struct node_ctx *ctx, struct buf *out,
 static int stats_show(const struct node_ctx *ctx, struct buf *out,
                       struct err *err)
 {
-    return registry_stats(ctx->mount->registry, out, err);
+    return ctx->mount->stats(ctx->mount->stats_arg, out, err);
 }
 
 static int errors_show(const struct node_ctx *ctx, struct buf *out,

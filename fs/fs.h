@@ -16,6 +16,7 @@
 #include "fs/node.h"
 
 #include <fuse3/fuse_lowlevel.h>
+#include <stdatomic.h>
 
 struct held_set;
 struct inode;
@@ -23,6 +24,10 @@ struct inode_table;
 struct kernel;
 struct parks;
 struct pollers;
+
+enum {
+    FS_ERRNOS = 134 /* One more than the highest. */
+};
 
 struct fs {
     struct node_mount mount; /* The registry in it is closed last. */
@@ -36,7 +41,8 @@ struct fs {
     int64_t end_ms; /* How long the end may take. */
     uid_t uid;      /* The mounting user, */
     gid_t gid;      /* and the group: the owners of the control files. */
-    bool shared;    /* The group may use them. */
+    atomic_ulong failures[FS_ERRNOS]; /* Answers by their errno. */
+    bool shared;                      /* The group may use them. */
 };
 
 /*

@@ -7,6 +7,7 @@
 #include "fs/inode.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -18,7 +19,10 @@ enum {
 };
 
 struct kernel {
-    bool epoch; /* Written in INIT, before other requests come. */
+    /* Written in INIT, before other requests come. */
+    unsigned major;
+    unsigned minor;
+    bool epoch;
     struct mutex lock;
     struct cond change;
     unsigned telling GUARDED; /* by lock: threads that write to the kernel. */
@@ -91,7 +95,14 @@ void kernel_init(struct kernel *kernel, struct fuse_conn_info *conn)
     conn->congestion_threshold = MAX_BACKGROUND * 3 / 4;
     conn->want &= ~drop;
     conn->want |= conn->capable & FUSE_CAP_AUTO_INVAL_DATA;
+    kernel->major = conn->proto_major;
+    kernel->minor = conn->proto_minor;
     kernel->epoch = conn->proto_major == 7 && conn->proto_minor >= EPOCH_MINOR;
+}
+
+void kernel_version(const struct kernel *kernel, char *out, size_t size)
+{
+    (void)snprintf(out, size, "%u.%u", kernel->major, kernel->minor);
 }
 
 double kernel_timeout_s(const struct kernel *kernel)

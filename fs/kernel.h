@@ -22,6 +22,13 @@ void kernel_init(struct kernel *kernel, struct fuse_conn_info *conn);
 
 /**
  * @param kernel the kernel, after INIT
+ * @param out    gets the protocol's version, as "7.45"
+ * @param size   of out
+ */
+void kernel_version(const struct kernel *kernel, char *out, size_t size);
+
+/**
+ * @param kernel the kernel, after INIT
  * @return how long it may keep names and attributes below workspace/, seconds
  */
 double kernel_timeout_s(const struct kernel *kernel);

@@ -14,6 +14,7 @@
 #include "fs/park.h"
 #include "fs/poll.h"
 #include "fs/run.h"
+#include "fs/stats.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -183,6 +184,8 @@ static int start(struct fs *fs, const struct options *options, struct err *err)
     };
     int rc = loop_new(&fs->loop, err);
 
+    fs->mount.stats = stats_write;
+    fs->mount.stats_arg = fs;
     if (rc < 0) {
         return rc;
     }

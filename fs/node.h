@@ -28,6 +28,9 @@ enum {
 struct node_mount {
     struct registry *registry;
     int64_t started_us; /* clock_wall_us() */
+    /* Makes the text of `stats`. */
+    int (*stats)(void *arg, struct buf *out, struct err *err);
+    void *stats_arg;
 };
 
 /* Which file: a value; whoever keeps one keeps references of its own. */

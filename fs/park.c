@@ -77,6 +77,19 @@ void parks_free(struct parks *parks)
     }
 }
 
+size_t parks_count(struct parks *parks)
+{
+    size_t count = 0;
+
+    mutex_lock(&parks->lock);
+    list_each(at, &parks->waiting)
+    {
+        count++;
+    }
+    mutex_unlock(&parks->lock);
+    return count;
+}
+
 struct park *park_new(fuse_req_t req, const struct reply_about *about,
                       const struct park_kind *kind, void *arg)
 {

@@ -64,6 +64,9 @@ struct parks *parks_new(struct loop *loop);
  */
 void parks_close(struct parks *parks);
 
+/** @param parks the object @return how many requests wait */
+size_t parks_count(struct parks *parks);
+
 /** @param parks closed, all its parks unreferenced; NULL is fine */
 void parks_free(struct parks *parks);
 

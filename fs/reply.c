@@ -47,9 +47,17 @@ static void log_it(enum log_level level, const struct reply_about *about,
     log_failure(level, &failure);
 }
 
+static void count(struct fs *fs, int code)
+{
+    if (code > 0 && code < FS_ERRNOS) {
+        (void)atomic_fetch_add(&fs->failures[code], 1);
+    }
+}
+
 void reply_note(struct fs *fs, const struct reply_about *about,
                 const struct caller *caller, const struct err *err)
 {
+    count(fs, err->code);
     if (is_ordinary(err->code) && !about->always) {
         log_it(LOG_LEVEL_DEBUG, about, caller, err);
         return;
@@ -82,6 +90,7 @@ void reply_without(fuse_req_t req, const struct reply_about *about, int code,
     struct caller caller = fs_caller(req);
     struct err err = ERR_INIT;
 
+    count(fs_of(req), code);
     (void)err_set(&err, code, "%s", words);
     log_it(LOG_LEVEL_DEBUG, about, &caller, &err);
     (void)fuse_reply_err(req, code);
