@@ -185,8 +185,8 @@ static NORETURN void daemon_exec(int ready)
     char number[16];
     int log = open(mnt.log, O_WRONLY | O_CREAT | O_APPEND, 0600);
 
-    (void)snprintf(options, sizeof(options), "state=%s,provider=%s", mnt.state,
-                   mnt.provider);
+    (void)snprintf(options, sizeof(options), "state=%s,provider=%s%s",
+                   mnt.state, mnt.provider, mnt.options ? mnt.options : "");
     (void)snprintf(number, sizeof(number), "%d", ready);
     (void)setenv("SESSIONFS_MEM_CONTROL", mnt.control, 1);
     (void)setsid();

@@ -22,6 +22,8 @@ enum {
 
 struct mnt {
     const char *provider;        /* mem or local */
+    const char *options;         /* More -o options of the next daemon, each
+                                    with a comma before it; NULL: none. */
     pid_t pid;                   /* Of the daemon; 0: none runs. */
     char dir[MNT_PATH_SIZE];     /* Ours; holds all the others. */
     char path[MNT_PATH_SIZE];    /* The mount. */

@@ -85,6 +85,15 @@ static int drain(int fd, struct buf *out)
     return n < 0 ? errno : 0;
 }
 
+void configure(const char *fields)
+{
+    char text[4096];
+
+    (void)snprintf(text, sizeof(text), "{\"provider\": \"%s\", %s}",
+                   mnt.provider, fields);
+    put_ok(in("config.json"), text);
+}
+
 int get(const char *path, struct buf *out)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);

@@ -54,6 +54,13 @@ struct wrote put(const char *path, const char *text);
 void put_ok(const char *path, const char *text);
 
 /**
+ * Gives the running test's session a config of its own.
+ *
+ * @param fields JSON members, in addition to the provider
+ */
+void configure(const char *fields);
+
+/**
  * Reads a file to its end.
  *
  * @param path which

@@ -1,0 +1,260 @@
+/* Pausing what nobody uses, and what wakes it. */
+#include "tests/e2e/tools.h"
+
+#include "core/clock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define ONE_SECOND "\"idle_pause_after_seconds\": 1"
+
+enum {
+    NEWS_MS = 100, /* A change is told within that time; */
+    SLACK_MS = 400 /* a busy machine may take longer to run us. */
+};
+
+static void what_nobody_uses_is_paused(void **state)
+{
+    (void)state;
+    configure(ONE_SECOND);
+    put_ok(in("exec"), "echo hi");
+    expect_text(in("status"), "running\n");
+    eventually_text(in("status"), "paused\n");
+    expect_shell("grep sandbox.paused events | grep -o '\"cause\":\"idle\"'; "
+                 "cat exec; echo 'echo again' > exec; cat exec status",
+                 "\"cause\":\"idle\"\nhi\nagain\nrunning\n");
+    eventually_text(in("status"), "paused\n");
+}
+
+/* Three seconds of it; then whether it has been paused meanwhile. */
+static void keep_doing(const char *what, const char *want)
+{
+    char script[1024];
+
+    configure(ONE_SECOND);
+    put_ok(in("exec"), "true");
+    put_ok(in("workspace/f"), "x");
+    (void)snprintf(script, sizeof(script),
+                   "exec 3< workspace/f 4< status 5< exec\n"
+                   "for i in $(seq 12); do %s; sleep 0.25; done > $T/out 2>&1\n"
+                   "grep -c sandbox.paused events",
+                   what);
+    (void)strncat(script, " || true", sizeof(script) - strlen(script) - 1);
+    expect_shell(script, want);
+}
+
+#define LOOKS                                                                  \
+    "ls -lR .; find .; cat status status.json events error; "                  \
+    "stat workspace/f; touch exec; test ! -e workspace/none"
+
+static void looking_keeps_nothing_awake(void **state)
+{
+    (void)state;
+    /* A new name is no data; with mem, it would need the sandbox to run. */
+    keep_doing(mnt_local() ? LOOKS "; mkdir workspace/d$i" : LOOKS, "1\n");
+}
+
+static const char *const uses[] = {
+    "echo $i > workspace/f",
+    "echo $i > workspace/g; cat workspace/g",
+    "dd if=/dev/zero of=workspace/f bs=1 count=1 conv=notrunc",
+    "echo nonsense > status",
+    "echo ' ' > exec",
+    "echo running > status",
+};
+
+static void each_use_keeps_awake(void **state)
+{
+    size_t i;
+
+    for (i = 0; i < ARRAY_SIZE(uses); i++) {
+        (void)e2e_setup(state);
+        print_message("  %s\n", uses[i]);
+        keep_doing(uses[i], "0\n");
+    }
+}
+
+static void nothing_is_paused_under_a_command(void **state)
+{
+    struct child child;
+
+    (void)state;
+    configure(ONE_SECOND);
+    child =
+        child_start(child_write_exec, mnt_local() ? "sleep 2.5" : "sleep 2500");
+    child_await(&child);
+    (void)usleep(2000 * 1000);
+    expect_text(in("status"), "running\n");
+    assert_int_equal(child_end(&child, TOOLS_SOON_MS), 0);
+    expect_text(in("status"), "running\n");
+    eventually_text(in("status"), "paused\n");
+    put_ok(in("exec.json"),
+           mnt_local()
+               ? "{\"command\": \"sleep 2.5; echo bg\", \"background\": true}"
+               : "{\"command\": \"sleep 2500\\necho bg\", "
+                 "\"background\": true}");
+    (void)usleep(2000 * 1000);
+    expect_text(in("status"), "running\n");
+    eventually_text(in("execs/2/output"), "bg\n");
+    eventually_text(in("status"), "paused\n");
+}
+
+static void no_pause_where_the_config_says_so(void **state)
+{
+    (void)state;
+    configure(ONE_SECOND ", \"idle_pause_enabled\": false");
+    put_ok(in("exec"), "true");
+    (void)usleep(2000 * 1000);
+    expect_text(in("status"), "running\n");
+}
+
+/* Ends the daemon in one of two ways, and starts the next. */
+static void restart(bool by_kill)
+{
+    mnt.options = ",on_unmount=keep";
+    mnt_stop();
+    mnt_start();
+    mnt_running();
+    if (by_kill) {
+        mnt_kill();
+    } else {
+        mnt_stop();
+    }
+    mnt.options = NULL;
+    mnt_start();
+}
+
+/* What ran in the daemon or under it does not run any more. */
+static void what_was_left_running_is_told_as_it_is(void **state)
+{
+    int by_kill;
+
+    for (by_kill = 0; by_kill < 2; by_kill++) {
+        (void)e2e_setup(state);
+        restart(by_kill);
+        if (mnt_local()) {
+            expect_text(in("status"), "paused\n");
+            expect_shell("grep -c sandbox.processes_lost events", "1\n");
+            put_ok(in("exec"), "true");
+        } else {
+            eventually_text(in("status"), "lost\n");
+            assert_int_equal(put(in("exec"), "true").open, ESTALE);
+            put_ok(in("status"), "running");
+        }
+        expect_text(in("status"), "running\n");
+    }
+}
+
+static void deleting_at_the_end_leaves_sessions_without_sandboxes(void **state)
+{
+    (void)state;
+    mnt.options = ",on_unmount=delete";
+    mnt_stop();
+    mnt_start();
+    put_ok(in("workspace/f"), "x\n");
+    put_ok(in("exec"), "echo kept");
+    mnt.options = NULL;
+    mnt_stop();
+    mnt_start();
+    expect_text(in("status"), "absent\n");
+    expect_shell("ls workspace; cat execs/1/output; "
+                 "grep -c sandbox.deleted events",
+                 "kept\n1\n");
+    put_ok(in("exec"), "true");
+    expect_shell("ls workspace", "");
+}
+
+static void files_wake_what_needs_it_unless_told_not_to(void **state)
+{
+    (void)state;
+    put_ok(in("workspace/f"), "x\n");
+    put_ok(in("status"), "paused");
+    expect_shell("ls workspace; stat -c %s workspace/f; cat status",
+                 "f\n2\npaused\n");
+    expect_text(in("workspace/f"), "x\n");
+    expect_text(in("status"), "running\n");
+
+    (void)e2e_setup(state);
+    configure("\"wake\": \"exec\"");
+    put_ok(in("workspace/f"), "x\n");
+    put_ok(in("status"), "paused");
+    expect_shell("ls workspace; stat -c %s workspace/f", "f\n2\n");
+    expect_errno(open(in("workspace/f"), O_RDONLY), EHOSTDOWN);
+    expect_errno(open(in("workspace/f"), O_WRONLY), EHOSTDOWN);
+    expect_errno(open(in("workspace/g"), O_WRONLY | O_CREAT, 0600), EHOSTDOWN);
+    expect_shell("grep -r x workspace 2>&1 | grep -o 'Host is down'; "
+                 "cat status; grep -c EHOSTDOWN error",
+                 "Host is down\npaused\n4\n");
+    put_ok(in("exec"), "true");
+    expect_text(in("workspace/f"), "x\n");
+}
+
+static void files_of_a_paused_one_are_read_without_waking_it(void **state)
+{
+    (void)state;
+    put_ok(in("workspace/f"), "x\n");
+    put_ok(in("status"), "paused");
+    expect_text(in("workspace/f"), "x\n");
+    put_ok(in("workspace/f"), "y\n");
+    expect_text(in("status"), "paused\n");
+}
+
+static int pause_it(void *arg)
+{
+    struct wrote done;
+
+    (void)arg;
+    child_ready();
+    done = put(in("status"), "paused");
+    return done.open | done.write | done.close;
+}
+
+static void a_change_of_status_is_told_at_once(void **state)
+{
+    struct pollfd file = {.events = POLLPRI};
+    struct child child;
+    char text[32] = "";
+    int64_t begin, told;
+
+    (void)state;
+    mnt_running();
+    file.fd = open(in("status"), O_RDONLY | O_CLOEXEC);
+    assert_true(pread(file.fd, text, sizeof(text) - 1, 0) > 0);
+    assert_string_equal(text, "running\n");
+    assert_int_equal(poll(&file, 1, 0), 0);
+    if (!mnt_local()) {
+        mnt_fault(mnt.id, "pause", "delay 300");
+    }
+    child = child_start(pause_it, NULL);
+    child_await(&child);
+    do { /* `pausing` is told, too. */
+        begin = clock_ms();
+        assert_int_equal(poll(&file, 1, TOOLS_SOON_MS), 1);
+        told = clock_ms();
+        (void)memset(text, 0, sizeof(text));
+        assert_true(pread(file.fd, text, sizeof(text) - 1, 0) > 0);
+        assert_true(told - begin < 300 + NEWS_MS + SLACK_MS);
+    } while (strcmp(text, "paused\n") != 0);
+    assert_int_equal(child_end(&child, TOOLS_SOON_MS), 0);
+    assert_true(clock_ms() - told < NEWS_MS + SLACK_MS);
+    (void)close(file.fd);
+}
+
+static const struct CMUnitTest tests[] = {
+    e2e_test(what_nobody_uses_is_paused),
+    e2e_test(looking_keeps_nothing_awake),
+    e2e_test(each_use_keeps_awake),
+    e2e_test(nothing_is_paused_under_a_command),
+    e2e_test(no_pause_where_the_config_says_so),
+    e2e_test(what_was_left_running_is_told_as_it_is),
+    e2e_test(deleting_at_the_end_leaves_sessions_without_sandboxes),
+    e2e_test_of("mem", files_wake_what_needs_it_unless_told_not_to),
+    e2e_test_of("local", files_of_a_paused_one_are_read_without_waking_it),
+    e2e_test(a_change_of_status_is_told_at_once),
+};
+
+E2E_MAIN(tests)
