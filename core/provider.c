@@ -21,18 +21,19 @@ enum op {
     OP_EXEC,
     OP_SIGNAL,
     OP_LIMITS,
+    OP_CHANGES,
     OP_ROOT,
     OP_FILES,
     OP_COUNT,
 };
 
 static const char *const op_names[OP_COUNT] = {
-    [OP_CREATE] = "create", [OP_RESUME] = "resume",
-    [OP_PAUSE] = "pause",   [OP_DESTROY] = "destroy",
-    [OP_STATUS] = "status", [OP_CHECKPOINT] = "checkpoint",
-    [OP_EXEC] = "exec",     [OP_SIGNAL] = "signal",
-    [OP_LIMITS] = "limits", [OP_ROOT] = "root",
-    [OP_FILES] = "files",
+    [OP_CREATE] = "create",   [OP_RESUME] = "resume",
+    [OP_PAUSE] = "pause",     [OP_DESTROY] = "destroy",
+    [OP_STATUS] = "status",   [OP_CHECKPOINT] = "checkpoint",
+    [OP_EXEC] = "exec",       [OP_SIGNAL] = "signal",
+    [OP_LIMITS] = "limits",   [OP_ROOT] = "root",
+    [OP_CHANGES] = "changes", [OP_FILES] = "files",
 };
 
 struct provider_calls {
@@ -242,6 +243,22 @@ int provider_root(struct provider *provider, const struct sandbox *sandbox,
     begin(provider, OP_ROOT);
     return end(provider, OP_ROOT,
                provider->ops->root(provider, sandbox, out, err), err);
+}
+
+int provider_changes(struct provider *provider, const struct sandbox *sandbox,
+                     const struct provider_span *span,
+                     const struct limits *limits, provider_change_fn *fn,
+                     void *arg, struct err *err)
+{
+    if (!provider->ops->changes) {
+        return err_set(err, EOPNOTSUPP, "provider '%s' cannot tell changes",
+                       provider->ops->name);
+    }
+    begin(provider, OP_CHANGES);
+    return end(
+        provider, OP_CHANGES,
+        provider->ops->changes(provider, sandbox, span, limits, fn, arg, err),
+        err);
 }
 
 /* Asked at each write: not counted. */

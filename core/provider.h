@@ -299,6 +299,39 @@ typedef int provider_limits_fn(struct provider *provider,
                                const struct sandbox *sandbox, struct buf *out,
                                struct err *err);
 
+/* From which state of a workspace to which. */
+struct provider_span {
+    const char *from; /* NULL: the base that it started from. */
+    const char *to;   /* NULL: as it is now. */
+};
+
+/** @param arg the caller's @param kind 'A', 'M' or 'D' @param path bytes,
+ *  relative to the workspace @return 0, or an error that ends the telling */
+typedef int provider_change_fn(void *arg, char kind, const char *path);
+
+/**
+ * Tells what differs between two states of a workspace: what was added,
+ * modified or deleted. A deleted directory stands for all that was in it, an
+ * added one is told with all that is in it; one that became a file, or the
+ * other way round, is deleted and then added. Starts and wakes nothing.
+ *
+ * @param provider an open provider
+ * @param sandbox  which; it exists
+ * @param span     names of checkpoints
+ * @param limits   deadline and token
+ * @param fn       called for each change
+ * @param arg      given to fn
+ * @param err      filled on failure
+ * @return 0, what fn said, -ENOENT for a state that is not there, or another
+ *         negative errno
+ */
+typedef int provider_changes_fn(struct provider *provider,
+                                const struct sandbox *sandbox,
+                                const struct provider_span *span,
+                                const struct limits *limits,
+                                provider_change_fn *fn, void *arg,
+                                struct err *err);
+
 /* One entry of a listing. */
 struct provider_entry {
     const char *name; /* Bytes without '/' and NUL; borrowed. */
@@ -391,7 +424,8 @@ struct provider_ops {
     provider_signal_fn *signal;
     provider_limits_fn *limits; /* NULL: none are known. */
     provider_room_fn *room;     /* NULL: there is always room. */
-    provider_root_fn *root;     /* One of root and files is set. */
+    provider_changes_fn *changes;
+    provider_root_fn *root; /* One of root and files is set. */
     const struct provider_files *files;
 };
 
@@ -430,6 +464,7 @@ provider_status_fn provider_status MUST_USE;
 provider_exec_fn provider_exec MUST_USE;
 provider_signal_fn provider_signal MUST_USE;
 provider_root_fn provider_root MUST_USE;
+provider_changes_fn provider_changes MUST_USE;
 provider_limits_fn provider_limits MUST_USE; /* `{}` without the slot. */
 provider_room_fn provider_room MUST_USE;     /* 0 without the slot. */
 

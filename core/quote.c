@@ -1,6 +1,8 @@
 /* Quoting. See quote.h. */
 #include "core/quote.h"
 
+#include "core/utf8.h"
+
 #include <string.h>
 
 static int quote_byte(struct buf *out, unsigned char c)
@@ -26,6 +28,27 @@ int quote_c(struct buf *out, const char *text)
         rc = quote_byte(out, (unsigned char)*text);
     }
     return rc < 0 ? rc : buf_add(out, "\"", 1);
+}
+
+static bool is_plain(const char *path)
+{
+    struct utf8 utf8 = {0};
+
+    for (; *path; path++) {
+        unsigned char c = (unsigned char)*path;
+
+        if (c < ' ' || c == '\177' || c == '"' || c == '\\' ||
+            !utf8_step(&utf8, c)) {
+            return false;
+        }
+    }
+    return utf8.left == 0;
+}
+
+int quote_path(struct buf *out, const char *path)
+{
+    return is_plain(path) ? buf_add(out, path, strlen(path))
+                          : quote_c(out, path);
 }
 
 int quote_words(struct buf *out, const char *text)

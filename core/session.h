@@ -199,6 +199,24 @@ void session_files_leave(struct session *session);
  */
 MUST_USE int session_files_run(struct session *session, work_fn *fn, void *arg);
 
+/**
+ * Tells what was added (A), modified (M) and deleted (D) in the workspace: a
+ * line each, the letter, a tab and the path as quote_path() writes it. In a
+ * thread that may block, between session_files_enter() and _leave().
+ *
+ * @param session the session
+ * @param span    from where to where; borrowed
+ * @param out     appended to
+ * @param err     filled on failure
+ * @return 0, -EFBIG, -ETIMEDOUT, or what the provider said
+ */
+MUST_USE int session_changes(struct session *session,
+                             const struct provider_span *span, struct buf *out,
+                             struct err *err);
+
+/** @param session a session @return how long that text was the last time */
+uint64_t session_changes_size(struct session *session);
+
 /* ---- Records ---- */
 
 /**

@@ -123,6 +123,7 @@ struct session {
     bool files_closed GUARDED;
     struct list files_waiting GUARDED;
     struct workspace *tree GUARDED;
+    uint64_t changes_size GUARDED; /* Of the last text of changes. */
 };
 
 /* ---- session.c ---- */

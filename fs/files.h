@@ -28,6 +28,8 @@ enum {
     FILES_ID_LAST,
     FILES_ID_EXEC_JSON,
     FILES_ID_CONFIG,
+    FILES_ID_CHANGES,
+    FILES_ID_CHANGES_BASE,
 
     FILES_ID_COMMAND_DIR = 48,
     FILES_ID_COMMAND,
@@ -45,6 +47,7 @@ enum {
 extern const struct node_row files_session;        /* sessions/ID */
 extern const struct node_row files_session_rows[]; /* In it. */
 extern const struct node_row files_execs_rows[];   /* In execs/. */
+extern const struct node_row files_changes_rows[]; /* In changes/. */
 extern const struct node_children files_commands;  /* execs/N */
 extern const struct file_ops files_exec_ops;       /* exec */
 extern const struct file_ops files_exec_json_ops;  /* exec.json */

@@ -166,6 +166,13 @@ const struct node_row files_session_rows[] = {
             .children = &files_commands,
         },
     {
+        .name = "changes",
+        .id = FILES_ID_CHANGES,
+        .mode = S_IFDIR | 0700,
+        .up = &files_session,
+        .rows = files_changes_rows,
+    },
+    {
         .name = "events",
         .id = FILES_ID_EVENTS,
         .mode = S_IFREG | 0400,

@@ -26,5 +26,12 @@ const struct config_key local_keys[] = {
           "Files that one process has open"),
     LIMIT("tmp_bytes", "2147483648", MIB, 64 * TIB, "bytes",
           "Files in each of /tmp, /var/tmp and /dev/shm, which lie in memory"),
+    {
+        .name = "base",
+        .type = CONFIG_PATH,
+        .trust = CONFIG_OPERATOR,
+        .text = "Directory of this machine that the workspace starts from; it "
+                "is never written to",
+    },
     {.name = NULL},
 };

@@ -35,6 +35,7 @@ static provider_limits_fn local_limits;
 static provider_room_fn local_room;
 static provider_root_fn local_root;
 static watch_stop_fn stop_for_room;
+static provider_changes_fn local_changes;
 
 const struct provider_ops provider_local = {
     .name = "local",
@@ -55,6 +56,7 @@ const struct provider_ops provider_local = {
     .limits = local_limits,
     .room = local_room,
     .root = local_root,
+    .changes = local_changes,
 };
 
 static struct local *local_of(struct provider *provider)
@@ -484,4 +486,19 @@ static int local_root(struct provider *provider, const struct sandbox *sandbox,
         out->group = 0;
     }
     return 0;
+}
+
+static int local_changes(struct provider *provider,
+                         const struct sandbox *sandbox,
+                         const struct provider_span *span,
+                         const struct limits *limits, provider_change_fn *fn,
+                         void *arg, struct err *err)
+{
+    const struct volume_teller teller = {.fn = fn, .arg = arg};
+
+    if (span->from || span->to) {
+        return err_set(err, ENOENT, "there is no such checkpoint");
+    }
+    return volume_changes(local_of(provider)->volumes, sandbox, limits, &teller,
+                          err);
 }

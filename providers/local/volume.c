@@ -5,6 +5,8 @@
 #include "core/clock.h"
 #include "core/list.h"
 #include "core/mutex.h"
+#include "providers/local/changes.h"
+#include "providers/local/hostdir.h"
 #include "providers/local/link.h"
 #include "providers/local/remove.h"
 #include "providers/local/wire.h"
@@ -151,13 +153,29 @@ static int fresh_work(int dir, const struct limits *limits, struct err *err)
     return rc == 0 ? open_below(dir, WORK_DIR, err) : rc;
 }
 
-static int mount_dirs(struct volumes *volumes, uint64_t number, int dir,
-                      const struct limits *limits, int *out, struct err *err)
+/* What lies below: the base that the config names, or nothing. */
+static int open_lower(const struct sandbox *sandbox, int dir, bool *is_base,
+                      struct err *err)
 {
-    struct link_overlay overlay = {.id_base =
-                                       link_ids(volumes->link, number).base};
+    int fd = -1;
+    int rc = hostdir_open(sandbox, "base", &fd, err);
+
+    if (rc < 0) {
+        return rc;
+    }
+    *is_base = fd >= 0;
+    return fd >= 0 ? fd : open_below(dir, LOWER_DIR, err);
+}
+
+static int mount_dirs(struct volumes *volumes, const struct sandbox *sandbox,
+                      int dir, const struct limits *limits, int *out,
+                      struct err *err)
+{
+    const struct link_ids ids = link_ids(volumes->link, sandbox->number);
+    struct link_overlay overlay = {.id_base = ids.base};
     AUTO_FD int upper = open_below(dir, UPPER_DIR, err);
-    AUTO_FD int lower = upper < 0 ? -1 : open_below(dir, LOWER_DIR, err);
+    AUTO_FD int lower =
+        upper < 0 ? -1 : open_lower(sandbox, dir, &overlay.map_lower, err);
     AUTO_FD int work = lower < 0 ? -1 : fresh_work(dir, limits, err);
 
     if (work < 0) {
@@ -263,18 +281,18 @@ static int open_mounted(struct volumes *volumes, uint64_t number,
     return fd;
 }
 
-static int open_overlay(struct volumes *volumes, uint64_t number, int dir,
-                        const struct limits *limits, struct err *err)
+static int open_overlay(struct volumes *volumes, const struct sandbox *sandbox,
+                        int dir, const struct limits *limits, struct err *err)
 {
     bool mine = false;
     int mount = -1;
-    int rc = claim(volumes, number, limits, &mine, err);
+    int rc = claim(volumes, sandbox->number, limits, &mine, err);
 
     if (rc == 0 && mine) {
-        rc = mount_dirs(volumes, number, dir, limits, &mount, err);
-        settle(volumes, number, mount);
+        rc = mount_dirs(volumes, sandbox, dir, limits, &mount, err);
+        settle(volumes, sandbox->number, mount);
     }
-    return rc == 0 ? open_mounted(volumes, number, err) : rc;
+    return rc == 0 ? open_mounted(volumes, sandbox->number, err) : rc;
 }
 
 /* ---- Slots ---- */
@@ -294,7 +312,7 @@ int volume_open(struct volumes *volumes, const struct sandbox *sandbox,
     }
     return is_there(dir, PLAIN_DIR)
                ? open_below(dir, PLAIN_DIR, err)
-               : open_overlay(volumes, sandbox->number, dir, limits, err);
+               : open_overlay(volumes, sandbox, dir, limits, err);
 }
 
 /* Whether a failure is about what this machine can do. */
@@ -316,7 +334,7 @@ static int make_overlay(struct volumes *volumes, const struct sandbox *sandbox,
     if (rc < 0) {
         return rc;
     }
-    return open_overlay(volumes, sandbox->number, dir, limits, err);
+    return open_overlay(volumes, sandbox, dir, limits, err);
 }
 
 static int make_plain(const struct volumes *volumes,
@@ -328,22 +346,32 @@ static int make_plain(const struct volumes *volumes,
     return rc == 0 ? open_below(dir, PLAIN_DIR, err) : rc;
 }
 
-int volume_make(struct volumes *volumes, const struct sandbox *sandbox,
+/* What a create that was cut off has left has no base below it. */
+static int take_plain(int dir, bool has_base, struct err *plain,
+                      struct err *err)
+{
+    if (has_base) {
+        return err_set(err, EEXIST, "there is a workspace without a base");
+    }
+    (void)err_set(plain, EINVAL, "it was made as a plain directory");
+    return open_below(dir, PLAIN_DIR, err);
+}
+
+/* An overlay, or else a plain directory: but that can have no base. */
+static int make(struct volumes *volumes, const struct sandbox *sandbox, int dir,
                 const struct limits *limits, struct err *plain, struct err *err)
 {
-    AUTO_FD int dir = open_dir(sandbox, err);
+    int has_base = hostdir_named(sandbox, "base", err);
     int rc;
 
-    if (dir < 0) {
-        return dir;
+    if (has_base < 0) {
+        return has_base;
     }
-    err_clear(plain);
     if (is_there(dir, PLAIN_DIR)) {
-        (void)err_set(plain, EINVAL, "it was made as a plain directory");
-        return open_below(dir, PLAIN_DIR, err);
+        return take_plain(dir, has_base, plain, err);
     }
     rc = make_overlay(volumes, sandbox, dir, limits, err);
-    if (!is_refusal(rc)) {
+    if (has_base || !is_refusal(rc)) {
         return rc;
     }
     *plain = *err;
@@ -353,6 +381,54 @@ int volume_make(struct volumes *volumes, const struct sandbox *sandbox,
         (void)unlinkat(dir, UPPER_DIR, AT_REMOVEDIR);
     }
     return rc;
+}
+
+int volume_make(struct volumes *volumes, const struct sandbox *sandbox,
+                const struct limits *limits, struct err *plain, struct err *err)
+{
+    AUTO_FD int dir = open_dir(sandbox, err);
+
+    err_clear(plain);
+    return dir < 0 ? dir : make(volumes, sandbox, dir, limits, plain, err);
+}
+
+/* Opens the directories that tell what the session did. */
+static int tell_changes(struct volumes *volumes, const struct sandbox *sandbox,
+                        const struct limits *limits,
+                        const struct volume_teller *teller, struct err *err)
+{
+    AUTO_FD int dir = open_dir(sandbox, err);
+    AUTO_FD int upper = -1;
+    AUTO_FD int base = -1;
+    AUTO_FD int merged = -1;
+    struct changes_dirs dirs;
+    int rc = dir < 0 ? dir : hostdir_open(sandbox, "base", &base, err);
+
+    if (rc < 0) {
+        return rc;
+    }
+    merged = volume_open(volumes, sandbox, limits, err);
+    if (merged < 0) {
+        return merged;
+    }
+    if (!is_there(dir, PLAIN_DIR)) {
+        upper = open_below(dir, UPPER_DIR, err);
+        if (upper < 0) {
+            return upper;
+        }
+    }
+    dirs =
+        (struct changes_dirs){.merged = merged, .upper = upper, .base = base};
+    return changes_tell(&dirs, limits, teller->fn, teller->arg, err);
+}
+
+int volume_changes(struct volumes *volumes, const struct sandbox *sandbox,
+                   const struct limits *limits,
+                   const struct volume_teller *teller, struct err *err)
+{
+    int rc = volume_check(sandbox, err);
+
+    return rc < 0 ? rc : tell_changes(volumes, sandbox, limits, teller, err);
 }
 
 int volume_open_written(const char *dir)

@@ -5,7 +5,9 @@
  * `work`, the kernel's, and `lower`, which is empty: the layers of an overlay.
  * It is mounted once, attached nowhere, at first need, and stays while the
  * daemon lives or until the workspace is removed; runs of the sandbox get
- * copies of the mount. Where there can be no overlay, `workspace` is a plain
+ * copies of the mount. With a `base` in the config that directory of this
+ * machine is the lower layer, read-only, its owner shown as the sandbox's user
+ * (idmap_copy()). Where there can be no overlay, `workspace` is a plain
  * directory instead, and used as it is. Thread-safe.
  */
 #ifndef SESSIONFS_LOCAL_VOLUME_H
@@ -64,6 +66,27 @@ MUST_USE int volume_check(const struct sandbox *sandbox, struct err *err);
 /** Opens what a session wrote, to be read. @param dir of the session
  *  @return a directory, or -1 */
 int volume_open_written(const char *dir);
+/* Who is told of changes. */
+struct volume_teller {
+    provider_change_fn *fn;
+    void *arg;
+};
+
+/**
+ * Tells what the session did to its workspace, against its base.
+ *
+ * @param volumes all of them
+ * @param sandbox which
+ * @param limits  deadline and token
+ * @param teller  borrowed
+ * @param err     filled on failure
+ * @return 0, -ESTALE when the workspace is gone, or as changes_tell()
+ */
+MUST_USE int volume_changes(struct volumes *volumes,
+                            const struct sandbox *sandbox,
+                            const struct limits *limits,
+                            const struct volume_teller *teller,
+                            struct err *err);
 
 /**
  * Removes a workspace with all that is in it; success when there is none.

@@ -1,0 +1,216 @@
+/* Two files compared. See compare.h. */
+#include "providers/local/compare.h"
+
+#include "core/cleanup.h"
+#include "core/clock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/openat2.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+
+enum {
+    /* One call takes a path that is shorter than PATH_MAX. */
+    STEP_MOST = PATH_MAX - 1,
+    PIECE = 64 * 1024,
+};
+
+static int step(int dir, const char *path, int flags)
+{
+    struct open_how how = {
+        .flags = (uint64_t)(unsigned)(flags | O_NOFOLLOW | O_CLOEXEC),
+        .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS |
+                   RESOLVE_NO_MAGICLINKS | RESOLVE_NO_XDEV,
+    };
+    long fd;
+
+    do {
+        fd = syscall(SYS_openat2, dir, path, &how, sizeof(how));
+    } while (fd < 0 && (errno == EAGAIN || errno == EINTR));
+    return fd < 0 ? -errno : (int)fd;
+}
+
+/* Cuts as much of a long path off as one call takes. */
+static size_t cut(const char *path, char out[PATH_MAX])
+{
+    size_t size = STEP_MOST - 1;
+
+    while (size > 0 && path[size] != '/') {
+        size--;
+    }
+    memcpy(out, path, size);
+    out[size] = '\0';
+    return size ? size + 1 : 0;
+}
+
+int compare_open(int top, const char *path, int flags)
+{
+    AUTO_FD int dir = -1;
+
+    while (strlen(path) >= STEP_MOST) {
+        char part[PATH_MAX];
+        size_t size = cut(path, part);
+        int next = size ? step(dir < 0 ? top : dir, part, O_PATH | O_DIRECTORY)
+                        : -ENAMETOOLONG;
+
+        if (next < 0) {
+            return next;
+        }
+        cleanup_fd(&dir);
+        dir = next;
+        path += size;
+    }
+    return step(dir < 0 ? top : dir, *path ? path : ".", flags);
+}
+
+int compare_find(int top, const char *path, struct compare_file *out,
+                 struct err *err)
+{
+    struct compare_file found = {.fd = -1};
+
+    if (top >= 0) {
+        found.fd = compare_open(top, path, O_PATH);
+    }
+    if (top >= 0 && found.fd < 0 && found.fd != -ENOENT &&
+        found.fd != -ENOTDIR && found.fd != -ELOOP && found.fd != -EXDEV) {
+        return err_set(err, -found.fd, "cannot look at '%.128s'", path);
+    }
+    found.fd = found.fd < 0 ? -1 : found.fd;
+    if (found.fd >= 0 && fstat(found.fd, &found.attr) < 0) {
+        int rc = err_errno(err, "cannot look at '%.128s'", path);
+
+        (void)close(found.fd);
+        return rc;
+    }
+    *out = found;
+    return 0;
+}
+
+/* ---- Contents ---- */
+
+/* Only of what is known to be a regular file. */
+static int open_data(const struct compare_file *file, struct err *err)
+{
+    char path[32];
+    int fd;
+
+    (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", file->fd);
+    fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    return fd < 0 ? err_errno(err, "cannot read a file") : fd;
+}
+
+static ssize_t read_piece(int fd, char *out, off_t offset)
+{
+    size_t done = 0;
+
+    while (done < PIECE) {
+        ssize_t n = pread(fd, out + done, PIECE - done, offset + (off_t)done);
+
+        if (n < 0 && errno == EINTR) {
+            continue;
+        }
+        if (n < 0) {
+            return -errno;
+        }
+        if (n == 0) {
+            break;
+        }
+        done += (size_t)n;
+    }
+    return (ssize_t)done;
+}
+
+/* Compares from an offset on: 1 the same so far, 0 at the end, -1 different. */
+static int compare_piece(int a, int b, char *buffers, off_t offset,
+                         struct err *err, int *out)
+{
+    ssize_t in_a = read_piece(a, buffers, offset);
+    ssize_t in_b = read_piece(b, buffers + PIECE, offset);
+
+    if (in_a < 0 || in_b < 0) {
+        return err_set(err, in_a < 0 ? (int)-in_a : (int)-in_b,
+                       "cannot read a file");
+    }
+    if (in_a != in_b || memcmp(buffers, buffers + PIECE, (size_t)in_a) != 0) {
+        *out = -1;
+    } else {
+        *out = in_a == PIECE;
+    }
+    return 0;
+}
+
+static int check(const struct limits *limits, struct err *err)
+{
+    if (cancel_fired(limits->cancel)) {
+        return err_set(err, ECANCELED, "cancelled");
+    }
+    return clock_ms() >= limits->deadline_ms
+               ? err_set(err, ETIMEDOUT, "comparing files takes too long")
+               : 0;
+}
+
+static int same_data(const struct compare_file *a, const struct compare_file *b,
+                     const struct limits *limits, bool *out, struct err *err)
+{
+    AUTO_FREE char *buffers = malloc((size_t)PIECE * 2);
+    AUTO_FD int in_a = open_data(a, err);
+    AUTO_FD int in_b = in_a < 0 ? -1 : open_data(b, err);
+    int going = 1;
+    int rc = 0;
+
+    if (in_b < 0) {
+        return -err->code;
+    }
+    if (!buffers) {
+        return err_set(err, ENOMEM, "out of memory");
+    }
+    for (off_t at = 0; rc == 0 && going > 0; at += PIECE) {
+        rc = check(limits, err);
+        if (rc == 0) {
+            rc = compare_piece(in_a, in_b, buffers, at, err, &going);
+        }
+    }
+    if (rc == 0) {
+        *out = going == 0;
+    }
+    return rc;
+}
+
+static int same_link(const struct compare_file *a, const struct compare_file *b,
+                     bool *out, struct err *err)
+{
+    char target_a[PATH_MAX];
+    char target_b[PATH_MAX];
+    ssize_t in_a = readlinkat(a->fd, "", target_a, sizeof(target_a));
+    ssize_t in_b = readlinkat(b->fd, "", target_b, sizeof(target_b));
+
+    if (in_a < 0 || in_b < 0) {
+        return err_errno(err, "cannot read a link");
+    }
+    *out = in_a == in_b && memcmp(target_a, target_b, (size_t)in_a) == 0;
+    return 0;
+}
+
+int compare_same(const struct compare_file *a, const struct compare_file *b,
+                 const struct limits *limits, bool *out, struct err *err)
+{
+    if (a->attr.st_mode != b->attr.st_mode) {
+        *out = false;
+        return 0;
+    }
+    if (S_ISLNK(a->attr.st_mode)) {
+        return same_link(a, b, out, err);
+    }
+    if (!S_ISREG(a->attr.st_mode)) {
+        *out = a->attr.st_rdev == b->attr.st_rdev;
+        return 0;
+    }
+    if (a->attr.st_size != b->attr.st_size) {
+        *out = false;
+        return 0;
+    }
+    return same_data(a, b, limits, out, err);
+}
