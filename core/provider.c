@@ -20,7 +20,6 @@ enum op {
     OP_STATUS,
     OP_EXEC,
     OP_SIGNAL,
-    OP_LIMITS,
     OP_CHANGES,
     OP_ROOT,
     OP_FILES,
@@ -28,12 +27,12 @@ enum op {
 };
 
 static const char *const op_names[OP_COUNT] = {
-    [OP_CREATE] = "create",   [OP_RESUME] = "resume",
-    [OP_PAUSE] = "pause",     [OP_DESTROY] = "destroy",
-    [OP_STATUS] = "status",   [OP_CHECKPOINT] = "checkpoint",
-    [OP_EXEC] = "exec",       [OP_SIGNAL] = "signal",
-    [OP_LIMITS] = "limits",   [OP_ROOT] = "root",
-    [OP_CHANGES] = "changes", [OP_FILES] = "files",
+    [OP_CREATE] = "create", [OP_RESUME] = "resume",
+    [OP_PAUSE] = "pause",   [OP_DESTROY] = "destroy",
+    [OP_STATUS] = "status", [OP_CHECKPOINT] = "checkpoint",
+    [OP_EXEC] = "exec",     [OP_SIGNAL] = "signal",
+    [OP_ROOT] = "root",     [OP_CHANGES] = "changes",
+    [OP_FILES] = "files",
 };
 
 struct provider_calls {
@@ -133,7 +132,19 @@ static void begin(struct provider *provider, enum op op) NO_TSA
     }
 }
 
-/* Ends a call and makes sure that a failure has words and a code. */
+/* Makes sure that a failure has words and a code. */
+static int with_words(int rc, struct err *err)
+{
+    char words[ERR_MSG_SIZE];
+
+    if (rc >= 0 || err->code == -rc) {
+        return rc;
+    }
+    memcpy(words, err->msg, sizeof(words));
+    return err_set(err, -rc, "%s", words[0] ? words : "failed");
+}
+
+/* Ends a call. */
 static int end(struct provider *provider, enum op op, int rc,
                struct err *err) NO_TSA
 {
@@ -146,13 +157,7 @@ static int end(struct provider *provider, enum op op, int rc,
     if (op != OP_FILES || rc != -ENOENT) {
         atomic_fetch_add(&provider->calls->failures[op], 1);
     }
-    if (err->code != -rc) {
-        char words[ERR_MSG_SIZE];
-
-        memcpy(words, err->msg, sizeof(words));
-        return err_set(err, -rc, "%s", words[0] ? words : "failed");
-    }
-    return rc;
+    return with_words(rc, err);
 }
 
 static int life(struct provider *provider, provider_life_fn *slot, enum op op,
@@ -275,9 +280,8 @@ int provider_limits(struct provider *provider, const struct sandbox *sandbox,
 
         return rc < 0 ? err_set(err, -rc, "limits") : 0;
     }
-    begin(provider, OP_LIMITS);
-    return end(provider, OP_LIMITS,
-               provider->ops->limits(provider, sandbox, out, err), err);
+    /* No call: it asks no engine and waits for no turn. */
+    return with_words(provider->ops->limits(provider, sandbox, out, err), err);
 }
 
 void provider_files_begin(struct provider *provider)
