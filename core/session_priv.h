@@ -15,15 +15,15 @@
 #include <stdatomic.h>
 
 enum {
-    SESSION_FRESH_MS = 1000,  /* How long an answer of the engine holds. */
-    SESSION_STATUS_MS = 3000, /* The most that it may take to say its state. */
+    SESSION_FRESH_MS = 1000, /* How long an answer of the engine holds. */
+    SESSION_LOOK_MS = 3000,  /* After that it is unreachable for who looks. */
 };
 
 /* Kinds of calls of the engine, by how long they may take. */
 enum session_wait {
     SESSION_WAIT_CALL,
     SESSION_WAIT_CREATE,
-    SESSION_WAIT_STATUS,
+    SESSION_WAIT_LOOK, /* Of nobody who needs the sandbox. */
 };
 
 enum job_kind {

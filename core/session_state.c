@@ -74,8 +74,8 @@ int64_t session_deadline(struct session *session, enum session_wait wait)
     case SESSION_WAIT_CREATE:
         ms = create_ms;
         break;
-    case SESSION_WAIT_STATUS:
-        ms = ms < SESSION_STATUS_MS ? ms : SESSION_STATUS_MS;
+    case SESSION_WAIT_LOOK:
+        ms = ms < SESSION_LOOK_MS ? ms : SESSION_LOOK_MS;
         break;
     case SESSION_WAIT_CALL:
         break;
@@ -346,10 +346,10 @@ static bool fresh_locked(struct session *session) REQUIRES(session->lock)
 }
 
 /* One call of the engine about the sandbox as it is recorded. */
-static int call_status(struct session *session, enum provider_state *out,
-                       struct err *err)
+static int call_status(struct session *session, enum session_wait wait,
+                       enum provider_state *out, struct err *err)
 {
-    struct limits limits = session_limits(session, SESSION_WAIT_STATUS);
+    struct limits limits = session_limits(session, wait);
     struct session_call call;
     int rc = session_call_init(session, &call, err);
 
@@ -378,7 +378,7 @@ int session_ask(struct session *session, enum provider_state *out,
     if (fresh) {
         return 0;
     }
-    rc = call_status(session, &state, err);
+    rc = call_status(session, SESSION_WAIT_CALL, &state, err);
     if (rc != -ECANCELED) {
         session_saw(session, rc, state);
     }
@@ -401,7 +401,7 @@ static void observe_work(void *arg)
     mutex_lock(&session->lock);
     epoch = session->epoch;
     mutex_unlock(&session->lock);
-    rc = call_status(session, &state, &err);
+    rc = call_status(session, SESSION_WAIT_LOOK, &state, &err);
     mutex_lock(&session->lock);
     session->observing = false;
     /* What changed meanwhile knows better. */
