@@ -51,17 +51,31 @@ int quote_path(struct buf *out, const char *path)
                           : quote_c(out, path);
 }
 
+/* The bytes of the character that a text begins with; 0: it is no UTF-8. */
+static size_t char_size(const char *text)
+{
+    struct utf8 utf8 = {0, 0, 0};
+    size_t size = 0;
+
+    do {
+        if (!text[size] || !utf8_step(&utf8, (unsigned char)text[size])) {
+            return 0;
+        }
+        size++;
+    } while (utf8.left);
+    return size;
+}
+
 int quote_words(struct buf *out, const char *text)
 {
-    size_t at = out->size;
-    int rc = buf_add(out, text, strlen(text));
+    int rc = 0;
 
-    for (; rc == 0 && at < out->size; at++) {
-        unsigned char c = (unsigned char)out->data[at];
+    while (rc == 0 && *text) {
+        size_t size = char_size(text);
+        bool plain = size > 0 && (unsigned char)*text >= ' ' && *text != '\177';
 
-        if (c < ' ' || c == '\177') {
-            out->data[at] = '?';
-        }
+        rc = plain ? buf_add(out, text, size) : buf_add(out, "?", 1);
+        text += size ? size : 1;
     }
     return rc;
 }

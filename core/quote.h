@@ -26,7 +26,8 @@ MUST_USE int quote_c(struct buf *out, const char *text);
 MUST_USE int quote_path(struct buf *out, const char *path);
 
 /**
- * Appends words for people, with control characters as `?`.
+ * Appends words for people, with control characters, and bytes that are no
+ * UTF-8, as `?`.
  *
  * @param out  appended to
  * @param text any bytes, NUL-terminated
