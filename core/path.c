@@ -8,19 +8,50 @@
 #include <linux/openat2.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 
 enum {
     LINKS_MOST = 40
 };
 
-bool path_lies_in(const char *path, const char *dir)
+bool path_begins_with(const char *path, const char *dir)
 {
     size_t size = strlen(dir);
 
     return strncmp(path, dir, size) == 0 &&
            (path[size] == '/' || path[size] == '\0' ||
             (size && dir[size - 1] == '/'));
+}
+
+static bool is_same(const char *path, const struct stat *dir)
+{
+    struct stat st;
+
+    return stat(path, &st) == 0 && st.st_dev == dir->st_dev &&
+           st.st_ino == dir->st_ino;
+}
+
+bool path_lies_in(const char *path, const char *dir)
+{
+    char above[PATH_MAX];
+    struct stat st;
+    char *slash = above;
+
+    if (path_begins_with(path, dir)) {
+        return true;
+    }
+    if (stat(dir, &st) < 0) {
+        return false;
+    }
+    (void)snprintf(above, sizeof(above), "%s", path);
+    while (slash && !is_same(above, &st)) {
+        slash = strrchr(above, '/');
+        if (slash) {
+            *slash = '\0';
+        }
+    }
+    return slash || is_same("/", &st);
 }
 
 /* ---- Where a path leads ---- */
@@ -78,7 +109,7 @@ static int enter(struct walk *walk, const char *name, struct err *err)
         return too_long(walk, err);
     }
     (void)snprintf(walk->done + size, sizeof(walk->done) - size, "/%s", name);
-    if (walk->avoid && path_lies_in(walk->done, walk->avoid)) {
+    if (walk->avoid && path_begins_with(walk->done, walk->avoid)) {
         return err_set(err, EINVAL, "'%s' lies in the mount", walk->path);
     }
     n = readlink(walk->done, target, sizeof(target) - 1);
@@ -167,7 +198,7 @@ int path_beneath(const char *dir, const char *name, char **out, struct err *err)
     int rc;
 
     if (name[0] == '/') {
-        if (!path_lies_in(name, dir)) {
+        if (!path_begins_with(name, dir)) {
             return not_below(dir, name, err);
         }
         name += strlen(dir);
@@ -183,7 +214,7 @@ int path_beneath(const char *dir, const char *name, char **out, struct err *err)
         return err_errno(err, "'%.128s' in '%s'", name, dir);
     }
     real[n] = '\0';
-    if (!path_lies_in(real, dir) || strcmp(real, dir) == 0) {
+    if (!path_begins_with(real, dir) || strcmp(real, dir) == 0) {
         return not_below(dir, name, err);
     }
     *out = strdup(real);

@@ -9,7 +9,19 @@
 #include <stdbool.h>
 
 /**
+ * Compares names alone.
+ *
  * @param path absolute, without links, `.` and `..`
+ * @param dir  the same
+ * @return whether path is dir, or lies in it
+ */
+bool path_begins_with(const char *path, const char *dir);
+
+/**
+ * Compares also what is there: a bind mount shows the same directory under
+ * another name.
+ *
+ * @param path absolute, without links, `.` and `..`; may not be there
  * @param dir  the same
  * @return whether path is dir, or lies in it
  */

@@ -1,6 +1,7 @@
 /* The directories that options name. See options.h. */
 #include "core/cleanup.h"
 #include "core/log.h"
+#include "core/path.h"
 #include "fs/options.h"
 
 #include <errno.h>
@@ -77,40 +78,6 @@ static int resolve(const char *path, char out[PATH_MAX], struct err *err)
     return rc < 0 ? rc : append(out, name, err);
 }
 
-static bool is_same(const char *path, const struct stat *dir)
-{
-    struct stat st;
-
-    return stat(path, &st) == 0 && st.st_dev == dir->st_dev &&
-           st.st_ino == dir->st_ino;
-}
-
-/* Whether a path is a directory or lies in it, also where a bind mount shows
- * the same directory elsewhere. */
-static bool lies_in(const char *path, const char *dir)
-{
-    size_t len = strlen(dir);
-    char above[PATH_MAX];
-    struct stat st;
-    char *slash = above;
-
-    if (strncmp(path, dir, len) == 0 &&
-        (path[len] == '/' || path[len] == '\0' || dir[len - 1] == '/')) {
-        return true;
-    }
-    if (stat(dir, &st) < 0) {
-        return false;
-    }
-    (void)snprintf(above, sizeof(above), "%s", path);
-    while (slash && !is_same(above, &st)) {
-        slash = strrchr(above, '/');
-        if (slash) {
-            *slash = '\0';
-        }
-    }
-    return slash || is_same("/", &st);
-}
-
 static int check_mount_point(const char *path, struct err *err)
 {
     struct stat st;
@@ -154,11 +121,11 @@ static int find_state(struct options *options, struct err *err)
 
 static int check_apart(const struct options *options, struct err *err)
 {
-    if (lies_in(options->state, options->mount_point)) {
+    if (path_lies_in(options->state, options->mount_point)) {
         return err_set(err, EINVAL,
                        "the state directory lies in the mount point");
     }
-    if (lies_in(options->mount_point, options->state)) {
+    if (path_lies_in(options->mount_point, options->state)) {
         return err_set(err, EINVAL,
                        "the mount point lies in the state directory");
     }
@@ -181,7 +148,7 @@ static int find_dir(char dir[PATH_MAX], const char *mount_point,
     if (!S_ISDIR(st.st_mode)) {
         return err_set(err, ENOTDIR, "'%s' is not a directory", dir);
     }
-    if (mount_point[0] && lies_in(path, mount_point)) {
+    if (mount_point[0] && path_lies_in(path, mount_point)) {
         return err_set(err, EINVAL, "it lies in the mount point");
     }
     memcpy(dir, path, sizeof(path));
@@ -198,11 +165,11 @@ static int find_base(struct options *options, struct err *err)
         return rc;
     }
     if (options->mount_point[0] &&
-        lies_in(options->mount_point, options->base)) {
+        path_lies_in(options->mount_point, options->base)) {
         return err_set(err, EINVAL, "the mount point lies in it");
     }
-    if (lies_in(options->base, options->state) ||
-        lies_in(options->state, options->base)) {
+    if (path_lies_in(options->base, options->state) ||
+        path_lies_in(options->state, options->base)) {
         return err_set(err, EINVAL, "it overlaps the state directory");
     }
     return 0;

@@ -181,7 +181,7 @@ uint64_t mnt_counter(const char *part)
 /* In the child: becomes the daemon. */
 static NORETURN void daemon_exec(int ready)
 {
-    char options[3 * MNT_PATH_SIZE];
+    char options[2 * MNT_PATH_SIZE];
     char number[16];
     int log = open(mnt.log, O_WRONLY | O_CREAT | O_APPEND, 0600);
 

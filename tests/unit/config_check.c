@@ -470,6 +470,8 @@ static void one_path_lies_in_another_by_whole_names(void **state)
 
     (void)state;
     for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        assert_int_equal(path_begins_with(cases[i].path, cases[i].dir),
+                         cases[i].lies);
         assert_int_equal(path_lies_in(cases[i].path, cases[i].dir),
                          cases[i].lies);
     }
