@@ -12,6 +12,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
 
@@ -126,6 +127,8 @@ int box_start(struct link *link, uint64_t number, const struct link_plan *plan,
     box->sock = made.sock;
     box->pidfd = made.pidfd;
     box->cgroup = made.cgroup;
+    memcpy(box->groups, made.groups, sizeof(box->groups));
+    memcpy(box->groups_name, made.groups_name, sizeof(box->groups_name));
     atomic_init(&box->frozen, false);
     atomic_init(&box->serial, 0);
     atomic_init(&box->refs, 1);
@@ -154,6 +157,9 @@ void box_unref(struct box *box)
         (void)close(box->sock);
         (void)close(box->pidfd);
         cleanup_fd(&box->cgroup);
+        for (unsigned i = 0; i < WIRE_CONTROLS; i++) {
+            cleanup_fd(&box->groups[i]);
+        }
         free(box);
     }
 }
@@ -229,10 +235,21 @@ static int end_init(const struct box *box, const struct limits *limits,
     return limits_wait(limits, box->pidfd, POLLIN, err);
 }
 
+static void remove_group(int group, const char *name)
+{
+    AUTO_FD int parent = -1;
+
+    if (group >= 0) {
+        parent = openat(group, "..", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    }
+    if (parent >= 0) {
+        (void)cgroup_remove(parent, name);
+    }
+}
+
 static int end_group(const struct box *box, const struct limits *limits,
                      struct err *err)
 {
-    AUTO_FD int parent = -1;
     struct err gone = ERR_INIT;
 
     if (cgroup_kill(box->cgroup, &gone) == 0) {
@@ -243,9 +260,9 @@ static int end_group(const struct box *box, const struct limits *limits,
         }
     }
     /* Where the group is gone, another keeper has cleared it. */
-    parent = openat(box->cgroup, "..", O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (parent >= 0) {
-        (void)cgroup_remove(parent, box->name);
+    remove_group(box->cgroup, box->name);
+    for (unsigned i = 0; i < WIRE_CONTROLS; i++) {
+        remove_group(box->groups[i], box->groups_name);
     }
     return 0;
 }
@@ -287,6 +304,49 @@ void box_sweep(struct box *box, struct box_leftover *more)
             free(leftover);
         }
     }
+}
+
+/* How often a limit was met, as the kernel counts. */
+static int64_t count_met(const struct box *box, enum wire_control what)
+{
+    int group = box->groups[what];
+    bool v1 = group >= 0;
+
+    if (!v1) {
+        group = box->cgroup;
+    }
+    if (group < 0) {
+        return 0;
+    }
+    if (what == WIRE_CONTROL_MEMORY) {
+        return cgroup_count(group, v1 ? "memory.oom_control" : "memory.events",
+                            "oom_kill");
+    }
+    return cgroup_count(group, "pids.events", "max");
+}
+
+bool box_met_limit(struct box *box, struct err *why)
+{
+    const int64_t memory = count_met(box, WIRE_CONTROL_MEMORY);
+    const int64_t pids = count_met(box, WIRE_CONTROL_PIDS);
+    bool met = true;
+
+    if (memory > box->met[WIRE_CONTROL_MEMORY]) {
+        (void)err_set(why, EDQUOT,
+                      "memory_bytes: a process was killed where the sandbox "
+                      "had taken its %" PRId64 " bytes",
+                      box->quota.memory_bytes);
+    } else if (pids > box->met[WIRE_CONTROL_PIDS]) {
+        (void)err_set(why, EDQUOT,
+                      "pids: the sandbox had its %" PRId64
+                      " processes, and could make no more",
+                      box->quota.pids);
+    } else {
+        met = false;
+    }
+    box->met[WIRE_CONTROL_MEMORY] = memory;
+    box->met[WIRE_CONTROL_PIDS] = pids;
+    return met;
 }
 
 void box_kill_leftovers(const struct box *box)

@@ -27,6 +27,9 @@ struct box {
     int pidfd;
     int cgroup;                  /* -1: none; init does what a group would. */
     char name[48];               /* Of the cgroup. */
+    int groups[WIRE_CONTROLS];   /* Of version 1, or -1, */
+    char groups_name[32];        /* all of this name. */
+    int64_t met[WIRE_CONTROLS];  /* How often each limit was; loop's thread. */
     atomic_bool frozen;          /* As it was last asked for. */
     atomic_uint_fast64_t serial; /* Names its commands' cgroups. */
     struct list leftovers;       /* Those of ended ones; the loop's thread. */
@@ -96,6 +99,16 @@ struct box_leftover *box_name_command(struct box *box);
  * @param more one more that has ended, taken; or NULL
  */
 void box_sweep(struct box *box, struct box_leftover *more);
+
+/**
+ * Finds out whether a limit of memory or processes was met since the last
+ * call. In the loop's thread.
+ *
+ * @param box a box
+ * @param why filled when one was
+ * @return whether one was
+ */
+bool box_met_limit(struct box *box, struct err *why);
 
 /** Kills what ended commands have left behind. In the loop's thread.
  *  @param box a box */

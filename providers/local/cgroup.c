@@ -3,6 +3,7 @@
 
 #include "core/cleanup.h"
 
+#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -13,11 +14,46 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+enum {
+    TEXT_SIZE = 1024
+};
+
+/* The hierarchy where this machine has mounted it. */
+static int open_mounted(int *out, struct err *err)
+{
+    FILE *file = fopen("/proc/self/mountinfo", "re");
+    char line[2 * PATH_MAX];
+    char place[PATH_MAX] = "";
+    int fd;
+
+    while (file && !place[0] && fgets(line, sizeof(line), file)) {
+        if (!strstr(line, " - cgroup2 ") ||
+            sscanf(line, "%*s %*s %*s / %4095s", place) != 1) {
+            place[0] = '\0';
+        }
+    }
+    if (file) {
+        (void)fclose(file);
+    }
+    if (!place[0]) {
+        return err_set(err, ENOENT, "no cgroup2 is mounted");
+    }
+    fd = open(place, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) {
+        return err_errno(err, "%s", place);
+    }
+    *out = fd;
+    return 0;
+}
+
 static int mount_hierarchy(int *out, struct err *err)
 {
     AUTO_FD int context = fsopen("cgroup2", FSOPEN_CLOEXEC);
     int fd;
 
+    if (context < 0 && errno == EPERM) {
+        return open_mounted(out, err);
+    }
     if (context < 0) {
         return err_errno(err, "this kernel has no cgroup2 filesystem");
     }
@@ -96,8 +132,7 @@ int cgroup_make(int parent, const char *name, uint32_t owner, int *out,
     return 0;
 }
 
-static int write_file(int group, const char *name, const char *text,
-                      struct err *err)
+int cgroup_write(int group, const char *name, const char *text, struct err *err)
 {
     AUTO_FD int fd = openat(group, name, O_WRONLY | O_CLOEXEC);
 
@@ -109,12 +144,57 @@ static int write_file(int group, const char *name, const char *text,
 
 int cgroup_kill(int group, struct err *err)
 {
-    return write_file(group, "cgroup.kill", "1", err);
+    return cgroup_write(group, "cgroup.kill", "1", err);
 }
 
 int cgroup_freeze(int group, bool freeze, struct err *err)
 {
-    return write_file(group, "cgroup.freeze", freeze ? "1" : "0", err);
+    return cgroup_write(group, "cgroup.freeze", freeze ? "1" : "0", err);
+}
+
+/* A small file of a group, with a NUL; false where it cannot be read. */
+static bool read_file(int group, const char *name, char *out, size_t size)
+{
+    AUTO_FD int fd = openat(group, name, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, out, size - 1);
+
+    if (n < 0) {
+        return false;
+    }
+    out[n] = '\0';
+    return true;
+}
+
+/* The text behind a word that is whole, or NULL. */
+static const char *behind_word(const char *text, const char *word)
+{
+    const char *at = strstr(text, word);
+    size_t len = strlen(word);
+
+    while (at && ((at != text && !isspace((unsigned char)at[-1])) ||
+                  !isspace((unsigned char)at[len]))) {
+        at = strstr(at + len, word);
+    }
+    return at ? at + len : NULL;
+}
+
+bool cgroup_has_word(int group, const char *name, const char *word)
+{
+    char text[TEXT_SIZE];
+
+    return read_file(group, name, text, sizeof(text)) &&
+           behind_word(text, word) != NULL;
+}
+
+int64_t cgroup_count(int group, const char *name, const char *key)
+{
+    char text[TEXT_SIZE];
+    const char *value = NULL;
+
+    if (read_file(group, name, text, sizeof(text))) {
+        value = behind_word(text, key);
+    }
+    return value ? strtoll(value, NULL, 10) : 0;
 }
 
 bool cgroup_is(int group, const char *key)

@@ -11,11 +11,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* Names of the groups that keepers make, below the one they run in. */
+#define CGROUP_PREFIX "sessionfs-keeper."
+
 /**
- * Opens the group that this process is in, through a mount of its own.
+ * Opens the group that this process is in, through a mount of its own, or
+ * where that is not allowed through the machine's.
  *
- * @param mount the mount: it ends when this fd is closed; groups that were
- *              opened below it stay usable
+ * @param mount the mount: one of our own ends when this fd is closed; groups
+ *              that were opened below it stay usable
  * @param self  the group
  * @param err   filled on failure
  * @return 0 or a negative errno
@@ -34,6 +38,27 @@ MUST_USE int cgroup_open_self(int *mount, int *self, struct err *err);
  */
 MUST_USE int cgroup_make(int parent, const char *name, uint32_t owner, int *out,
                          struct err *err);
+
+/**
+ * Writes a file of a group.
+ *
+ * @param group a group, of any version
+ * @param name  of the file
+ * @param text  all of it
+ * @param err   filled on failure
+ * @return 0 or a negative errno
+ */
+int cgroup_write(int group, const char *name, const char *text,
+                 struct err *err);
+
+/** @param group a group, of any version @param name of a file @param word
+ *  that may be in it @return whether it is */
+bool cgroup_has_word(int group, const char *name, const char *word);
+
+/** @param group a group, of any version @param name of a file of lines
+ *  "KEY NUMBER" @param key of one @return its number; 0 where it is not there
+ */
+int64_t cgroup_count(int group, const char *name, const char *key);
 
 /**
  * Kills every process in a group and below, frozen ones too. Returns before

@@ -6,6 +6,7 @@
 
 #include "core/cleanup.h"
 #include "providers/local/cgroup.h"
+#include "providers/local/cradle.h"
 #include "providers/local/wire.h"
 
 #include <dirent.h>
@@ -19,9 +20,6 @@
 #include <sys/stat.h>
 #include <time.h>
 
-/* Names of the groups that keepers make, below the one they run in. */
-#define GROUP_PREFIX "sessionfs-keeper."
-
 enum {
     GROUP_TRIES = 100,
     CLEAR_WAIT_MS = 10000,
@@ -33,6 +31,8 @@ struct keeper {
     char name[64]; /* Of ours. */
     struct wire_host host;
     struct filter filter;
+    struct control control;
+    struct cradle cradle; /* Where controllers are of version 1. */
 };
 
 static void sleep_ms(int ms)
@@ -87,7 +87,7 @@ static void clear_leftovers(int parent)
     }
     entry = readdir(dir);
     while (entry) {
-        if (strncmp(entry->d_name, GROUP_PREFIX, strlen(GROUP_PREFIX)) == 0) {
+        if (strncmp(entry->d_name, CGROUP_PREFIX, strlen(CGROUP_PREFIX)) == 0) {
             clear_leftover(parent, entry->d_name);
         }
         entry = readdir(dir);
@@ -119,8 +119,8 @@ static int make_group(struct keeper *keeper, struct err *err)
     for (int i = 0; i < GROUP_TRIES && (rc == -EEXIST || rc == -EAGAIN); i++) {
         AUTO_FD int group = -1;
 
-        (void)snprintf(keeper->name, sizeof(keeper->name), GROUP_PREFIX "%d.%d",
-                       (int)getpid(), i);
+        (void)snprintf(keeper->name, sizeof(keeper->name),
+                       CGROUP_PREFIX "%d.%d", (int)getpid(), i);
         rc = cgroup_make(keeper->self, keeper->name, 0, &group, err);
         if (rc == 0) {
             rc = lock_group(keeper, group, err);
@@ -164,18 +164,25 @@ static int open_group(struct keeper *keeper, struct err *err)
     return rc;
 }
 
-/* Sandboxes can do without a group. */
-static void try_group(struct keeper *keeper)
+/* Sandboxes can do without a group; `why` says what that costs. */
+static void try_group(struct keeper *keeper, struct err *why)
 {
-    struct err ignored = ERR_INIT;
-
-    if (open_group(keeper, &ignored) < 0 && keeper->group >= 0) {
+    if (open_group(keeper, why) == 0) {
+        control_open(keeper->name, keeper->self, keeper->group,
+                     &keeper->control, why);
+        for (unsigned i = 0; i < WIRE_CONTROLS; i++) {
+            keeper->host.means[i] = keeper->control.of[i].means;
+        }
+        return;
+    }
+    (void)err_wrap(why, -why->code, "no cgroup of our own");
+    if (keeper->group >= 0) {
         (void)cgroup_remove(keeper->self, keeper->name);
         cleanup_fd(&keeper->group);
     }
 }
 
-static int set_up(struct keeper *keeper, struct err *err)
+static int set_up(struct keeper *keeper, struct err *why, struct err *err)
 {
     int rc = 0;
 
@@ -184,7 +191,7 @@ static int set_up(struct keeper *keeper, struct err *err)
         rc = user_enter(err);
     }
     if (rc == 0) {
-        try_group(keeper);
+        try_group(keeper, why);
         rc = filter_build(&keeper->filter, err);
     }
     return rc == 0 ? sandbox_probe(err) : rc;
@@ -215,33 +222,79 @@ static int take_over(const struct keeper *keeper, int *fds, size_t count,
     return 0;
 }
 
-static int start(const struct keeper *keeper, const struct wire *request,
-                 int *fds)
+/* Makes a sandbox, in the keeper or in a cradle. */
+static int make_sandbox(const struct keeper *keeper, const struct wire *request,
+                        int *fds, const struct control_groups *groups,
+                        struct sandbox_made *out, struct err *err)
 {
     struct sandbox_plan plan = {.cgroup = fds[WIRE_START_CGROUP],
+                                .in_cradle = groups != NULL,
                                 .one_id = keeper->host.one_id,
                                 .id_base = request->id_base,
                                 .quota = request->quota,
-                                .counts_pids =
-                                    keeper->host.pids != WIRE_MEANS_NONE,
                                 .filter = &keeper->filter};
-    struct wire reply = {.type = WIRE_STARTED, .n = request->n};
-    struct sandbox_made made;
-    struct err err = ERR_INIT;
-    int rc = take_over(keeper, &fds[WIRE_START_WORKSPACE], 1, &err);
+    int rc = take_over(keeper, &fds[WIRE_START_WORKSPACE], 1, err);
 
     plan.workspace = fds[WIRE_START_WORKSPACE];
-    if (rc == 0) {
-        rc = sandbox_start(&plan, &made, &err);
+    plan.counts_pids = keeper->host.means[WIRE_CONTROL_PIDS] != WIRE_MEANS_NONE;
+    if (rc == 0 && keeper->group >= 0) {
+        rc = control_limit(&keeper->control, groups, plan.cgroup,
+                           &request->quota, err);
     }
+    return rc == 0 ? sandbox_start(&plan, out, err) : rc;
+}
+
+/* Makes a sandbox and answers. */
+static int start(const struct keeper *keeper, const struct wire *request,
+                 int *fds, const struct control_groups *groups,
+                 const char *name)
+{
+    struct wire reply = {.type = WIRE_STARTED, .n = request->n};
+    int given[WIRE_STARTED_FDS];
+    struct sandbox_made made;
+    struct err err = ERR_INIT;
+    int rc = make_sandbox(keeper, request, fds, groups, &made, &err);
+
     if (rc < 0) {
         return send_failure(request->n, &err);
     }
-    rc = wire_send(WIRE_KEEPER_FD, &reply, (int[]){made.sock, made.pidfd}, 2,
-                   &err);
+    given[WIRE_STARTED_SOCK] = made.sock;
+    given[WIRE_STARTED_PIDFD] = made.pidfd;
+    for (unsigned i = 0; i < WIRE_CONTROLS; i++) {
+        given[WIRE_STARTED_GROUPS + i] = groups ? groups->of[i] : -1;
+    }
+    (void)snprintf(reply.words, sizeof(reply.words), "%s", name);
+    rc = wire_send(WIRE_KEEPER_FD, &reply, given, WIRE_STARTED_FDS, &err);
     (void)close(made.sock);
     (void)close(made.pidfd);
     return rc;
+}
+
+/* In a cradle. */
+static void serve_start(const void *arg, const struct wire *request, int *fds,
+                        const struct control_groups *groups, const char *name,
+                        const struct err *err)
+{
+    /* When it cannot be told, the daemon is dead, and nobody asks. */
+    if (groups) {
+        (void)start(arg, request, fds, groups, name);
+    } else {
+        (void)send_failure(request->n, err);
+    }
+}
+
+static int take_start(struct keeper *keeper, const struct wire *request,
+                      int *fds)
+{
+    struct err err = ERR_INIT;
+
+    if (!control_needs_cradle(&keeper->control)) {
+        return start(keeper, request, fds, NULL, "");
+    }
+    return cradle_hand_over(&keeper->cradle, request, fds, WIRE_START_FDS,
+                            &err) < 0
+               ? send_failure(request->n, &err)
+               : 0;
 }
 
 static int mount_overlay(const struct keeper *keeper,
@@ -270,7 +323,7 @@ static int mount_overlay(const struct keeper *keeper,
 }
 
 /* Until the daemon's end of the socket is closed, by its death at last. */
-static void serve(const struct keeper *keeper)
+static void serve(struct keeper *keeper)
 {
     struct wire request;
     struct err err = ERR_INIT;
@@ -279,7 +332,7 @@ static void serve(const struct keeper *keeper)
 
     while (rc == 0 && wire_recv(WIRE_KEEPER_FD, &request, fds, &err) == 0) {
         if (request.type == WIRE_START) {
-            rc = start(keeper, &request, fds);
+            rc = take_start(keeper, &request, fds);
         } else if (request.type == WIRE_MOUNT) {
             rc = mount_overlay(keeper, &request, fds);
         }
@@ -287,10 +340,24 @@ static void serve(const struct keeper *keeper)
     }
 }
 
+static void serve_with_cradle(struct keeper *keeper)
+{
+    if (!control_needs_cradle(&keeper->control)) {
+        serve(keeper);
+        return;
+    }
+    keeper->cradle = (struct cradle){
+        .control = &keeper->control, .serve = serve_start, .arg = keeper};
+    cradle_prepare(&keeper->cradle);
+    serve(keeper);
+    cradle_close(&keeper->cradle);
+}
+
 int main(void)
 {
     struct keeper keeper = {.self = -1, .group = -1};
     struct wire ready = {.type = WIRE_READY};
+    struct err why = ERR_INIT;
     struct err err = ERR_INIT;
     bool cleared = true;
     int rc;
@@ -303,15 +370,18 @@ int main(void)
     if (fcntl(STDERR_FILENO, F_GETFD) < 0) {
         (void)open("/dev/null", O_RDWR);
     }
-    rc = chdir("/") < 0 ? err_errno(&err, "chdir /") : set_up(&keeper, &err);
+    rc = chdir("/") < 0 ? err_errno(&err, "chdir /")
+                        : set_up(&keeper, &why, &err);
     ready.host = keeper.host;
+    (void)snprintf(ready.words, sizeof(ready.words), "%s", why.msg);
     if (rc < 0) {
         (void)send_failure(0, &err);
     } else if (wire_send(WIRE_KEEPER_FD, &ready, &keeper.group, 1, &err) == 0) {
-        serve(&keeper);
+        serve_with_cradle(&keeper);
     }
     if (keeper.group >= 0) {
-        cleared = clear_group(keeper.self, keeper.group, keeper.name);
+        cleared = clear_group(keeper.self, keeper.group, keeper.name) &&
+                  control_close(&keeper.control);
     }
     filter_done(&keeper.filter);
     return cleared && rc == 0 ? 0 : 1;

@@ -165,6 +165,7 @@ struct sandbox_plan {
     bool one_id;      /* It has one id, the keeper's own; */
     uint32_t id_base; /* else this is the host's id for its id 0. */
     struct wire_quota quota;
+    bool in_cradle;   /* The caller ends; its parent is to be the parent. */
     bool counts_pids; /* Something better than RLIMIT_NPROC limits them. */
     const struct filter *filter;
 };

@@ -283,11 +283,14 @@ static void end_turn(struct link *link)
     mutex_unlock(&link->lock);
 }
 
-/* Takes the answer to request n; those to abandoned ones are dropped. */
-static int take_answer(struct link *link, uint64_t n, uint32_t type,
+/* Takes the answer to a request, in whose place it comes; those to abandoned
+ * ones are dropped. */
+static int take_answer(struct link *link, struct wire *asked, uint32_t type,
                        const struct limits *limits, int fds[WIRE_FD_MAX],
                        struct err *err)
 {
+    const uint64_t n = asked->n;
+
     for (;;) {
         struct wire wire;
         int got[WIRE_FD_MAX];
@@ -298,6 +301,7 @@ static int take_answer(struct link *link, uint64_t n, uint32_t type,
         }
         if (wire.n == n && wire.type == type) {
             memcpy(fds, got, sizeof(got));
+            *asked = wire;
             return 0;
         }
         wire_close(got);
@@ -339,22 +343,26 @@ static int start_in(struct link *link, const struct request *request,
                     int cgroup, const struct limits *limits, struct err *err)
 {
     const struct link_plan *plan = request->plan;
-    const struct wire wire = {.type = WIRE_START,
-                              .n = ++link->requests,
-                              .id_base = plan->ids.base,
-                              .quota = plan->quota};
+    struct wire wire = {.type = WIRE_START,
+                        .n = ++link->requests,
+                        .id_base = plan->ids.base,
+                        .quota = plan->quota};
     const int given[WIRE_START_FDS] = {
         [WIRE_START_WORKSPACE] = plan->workspace, [WIRE_START_CGROUP] = cgroup};
     int fds[WIRE_FD_MAX];
     int rc = wire_send(link->sock, &wire, given, WIRE_START_FDS, err);
 
     if (rc == 0) {
-        rc = take_answer(link, wire.n, WIRE_STARTED, limits, fds, err);
+        rc = take_answer(link, &wire, WIRE_STARTED, limits, fds, err);
     }
     if (rc == 0) {
-        (void)fcntl(fds[0], F_SETFL, O_NONBLOCK);
-        request->made->sock = fds[0];
-        request->made->pidfd = fds[1];
+        (void)fcntl(fds[WIRE_STARTED_SOCK], F_SETFL, O_NONBLOCK);
+        request->made->sock = fds[WIRE_STARTED_SOCK];
+        request->made->pidfd = fds[WIRE_STARTED_PIDFD];
+        memcpy(request->made->groups, &fds[WIRE_STARTED_GROUPS],
+               sizeof(request->made->groups));
+        (void)snprintf(request->made->groups_name,
+                       sizeof(request->made->groups_name), "%s", wire.words);
     }
     return rc;
 }
@@ -398,7 +406,7 @@ static int send_mount(struct link *link, const struct request *request,
     int rc = wire_send(link->sock, &wire, given, WIRE_MOUNT_FDS, err);
 
     if (rc == 0) {
-        rc = take_answer(link, wire.n, WIRE_MOUNTED, limits, fds, err);
+        rc = take_answer(link, &wire, WIRE_MOUNTED, limits, fds, err);
     }
     if (rc == 0) {
         *request->mount = fds[0];

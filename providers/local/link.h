@@ -33,6 +33,8 @@ struct link_made {
     int sock;   /* To init, not blocking; it says WIRE_READY or _FAILED. */
     int pidfd;  /* Of init. */
     int cgroup; /* All its processes are in there and below; -1: nowhere. */
+    int groups[WIRE_CONTROLS]; /* Of version 1, to be removed; or -1. */
+    char groups_name[32];
 };
 
 /**

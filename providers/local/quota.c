@@ -128,7 +128,7 @@ static const char *by_memory(const struct wire_host *host)
         [WIRE_MEANS_V2] = "memory controller, cgroup v2",
     };
 
-    return words[host->memory % ARRAY_SIZE(words)];
+    return words[host->means[WIRE_CONTROL_MEMORY] % ARRAY_SIZE(words)];
 }
 
 static const char *by_pids(const struct wire_host *host)
@@ -139,7 +139,7 @@ static const char *by_pids(const struct wire_host *host)
         [WIRE_MEANS_V2] = "pids controller, cgroup v2",
     };
 
-    return words[host->pids % ARRAY_SIZE(words)];
+    return words[host->means[WIRE_CONTROL_PIDS] % ARRAY_SIZE(words)];
 }
 
 static const char *by_cpu(const struct wire_host *host)
@@ -150,7 +150,7 @@ static const char *by_cpu(const struct wire_host *host)
         [WIRE_MEANS_V2] = "cpu controller, cgroup v2",
     };
 
-    return words[host->cpu % ARRAY_SIZE(words)];
+    return words[host->means[WIRE_CONTROL_CPU] % ARRAY_SIZE(words)];
 }
 
 static const char *by_file_size(const struct wire_host *host)

@@ -6,6 +6,7 @@
 #include "providers/local/cgroup.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
@@ -127,6 +128,26 @@ static void drain(struct running_stream *stream)
     }
 }
 
+/* One that went well met no limit, whatever another did. */
+static void note_limit(struct running *running)
+{
+    struct command_result *result = &running->result;
+    struct err why = ERR_INIT;
+
+    if ((result->end == COMMAND_EXITED && result->code == 0) ||
+        result->why.code) {
+        return;
+    }
+    if (box_met_limit(running->box, &why)) {
+        result->why = why;
+    } else if (result->end == COMMAND_KILLED && result->signal == SIGXFSZ) {
+        (void)err_set(&result->why, EDQUOT,
+                      "file_size_bytes: a file was to be longer than %" PRId64
+                      " bytes",
+                      running->box->quota.file_size_bytes);
+    }
+}
+
 static void finish(struct running *running)
 {
     loop_source_free(running->reply_source);
@@ -140,6 +161,7 @@ static void finish(struct running *running)
         drain(&running->streams[i]);
     }
     running->phase = RUNNING_OVER;
+    note_limit(running);
     box_sweep(running->box, TAKE_PTR(running->cgroup_name));
     running->sink->exited(running->arg, &running->result);
     close_if_done(running);

@@ -38,6 +38,10 @@ static pid_t clone_process(uint64_t flags, int cgroup, int *pidfd)
 {
     struct clone_args args = {.flags = flags, .exit_signal = SIGCHLD};
 
+    if (flags & CLONE_PARENT) {
+        args.exit_signal = 0; /* It has the caller's own. */
+    }
+
     if (cgroup >= 0) {
         args.flags |= CLONE_INTO_CGROUP;
         args.cgroup = (__u64)cgroup;
@@ -258,7 +262,8 @@ static int start_in_tree(const struct sandbox_plan *plan,
     }
     go_read = pair[0];
     go_write = pair[1];
-    pid = clone_process(NAMESPACES, plan->cgroup, &pidfd);
+    pid = clone_process(NAMESPACES | (plan->in_cradle ? CLONE_PARENT : 0),
+                        plan->cgroup, &pidfd);
     if (pid == 0) {
         /* Else it would hold open what tells it of the others' end. */
         (void)close(ours);

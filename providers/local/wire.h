@@ -5,7 +5,8 @@
  *   keeper: WIRE_READY {its cgroup}, host, words: why not all limits can be
  *           enforced; or WIRE_FAILED; once
  *   daemon: WIRE_START {enum wire_start_fd}, id_base, quota, n
- *   keeper: WIRE_STARTED {socket to init, pidfd of init} or WIRE_FAILED, n
+ *   keeper: WIRE_STARTED {enum wire_started_fd}, n, words: the name of its
+ *           groups of version 1; or WIRE_FAILED, n
  *   daemon: WIRE_MOUNT {enum wire_mount_fd}, id_base, map_lower, n
  *   keeper: WIRE_MOUNTED {the overlay} or WIRE_FAILED, n
  *   end of file, either way: everything the keeper made ends
@@ -86,13 +87,18 @@ enum wire_means {
     WIRE_MEANS_V2, /* or of version 2. */
 };
 
+enum wire_control {
+    WIRE_CONTROL_MEMORY,
+    WIRE_CONTROL_PIDS,
+    WIRE_CONTROL_CPU,
+    WIRE_CONTROLS
+};
+
 /* What the keeper has found this machine to give its user. */
 struct wire_host {
     /* Not root: a sandbox has one id, the user's own. */
     uint32_t one_id;
-    uint32_t memory; /* enum wire_means */
-    uint32_t pids;
-    uint32_t cpu;
+    uint32_t means[WIRE_CONTROLS]; /* enum wire_means */
 };
 
 struct wire {
@@ -113,6 +119,14 @@ enum wire_start_fd {
     WIRE_START_WORKSPACE,
     WIRE_START_CGROUP,
     WIRE_START_FDS,
+};
+
+/* The fds of WIRE_STARTED. */
+enum wire_started_fd {
+    WIRE_STARTED_SOCK,   /* To init, */
+    WIRE_STARTED_PIDFD,  /* and of it. */
+    WIRE_STARTED_GROUPS, /* WIRE_CONTROLS of them: groups of version 1. */
+    WIRE_STARTED_FDS = WIRE_STARTED_GROUPS + WIRE_CONTROLS,
 };
 
 /* The fds of WIRE_MOUNT. */

@@ -1,0 +1,57 @@
+/*
+ * The cradle: where limits are of cgroups of version 1, a process that is in
+ * a sandbox's groups before the sandbox begins, and in which its first
+ * process is born. To move one takes ten milliseconds and more, so that a
+ * spare cradle waits for the next sandbox. For the keeper.
+ */
+#ifndef SESSIONFS_LOCAL_CRADLE_H
+#define SESSIONFS_LOCAL_CRADLE_H
+
+#include "providers/local/control.h"
+
+#include <sys/types.h>
+
+/**
+ * Serves one request in a cradle's process.
+ *
+ * @param arg     the maker's
+ * @param request borrowed
+ * @param fds     that came with it
+ * @param groups  the cradle's own, or NULL with `err`
+ * @param name    of the groups
+ * @param err     why there are no groups
+ */
+typedef void cradle_serve_fn(const void *arg, const struct wire *request,
+                             int *fds, const struct control_groups *groups,
+                             const char *name, const struct err *err);
+
+struct cradle {
+    const struct control *control;
+    cradle_serve_fn *serve;
+    const void *arg;
+    int sock; /* To the spare; -1: there is none. */
+    pid_t pid;
+    uint64_t made; /* Names its groups. */
+};
+
+/** Makes the spare; without one the next request makes it.
+ *  @param cradle filled but for the spare, which there is not */
+void cradle_prepare(struct cradle *cradle);
+
+/**
+ * Hands a request to the spare, and makes the next.
+ *
+ * @param cradle  as prepared
+ * @param request borrowed
+ * @param fds     stay the caller's
+ * @param count   how many
+ * @param err     filled on failure
+ * @return 0: it will be answered; or a negative errno
+ */
+MUST_USE int cradle_hand_over(struct cradle *cradle, const struct wire *request,
+                              const int *fds, size_t count, struct err *err);
+
+/** @param cradle its spare ends */
+void cradle_close(struct cradle *cradle);
+
+#endif
