@@ -1,7 +1,8 @@
 /*
  * The daemon is killed at random moments, again and again, while sessions run
- * commands, write files, come, go, pause and resume. Whatever was reported is
- * there after each start.
+ * commands, write files, pause, resume and lose their sandboxes, and others
+ * come, get configs and names, and go. Whatever was reported is there after
+ * each start.
  * usage: e2e_killed PROVIDER [ROUNDS [SEED]]
  */
 #include "tests/e2e/tools.h"
@@ -31,8 +32,11 @@ enum kind {
     KIND_FILE,
     KIND_MKDIR,
     KIND_RMDIR,
+    KIND_RENAME,
+    KIND_CONFIG,
     KIND_PAUSE,
     KIND_RESUME,
+    KIND_DELETE,
     KINDS,
 };
 
@@ -49,7 +53,9 @@ struct worker {
     unsigned count; /* The last one may be underway. */
     unsigned tags;  /* Over all rounds. */
     int failed;     /* An error that no dead daemon explains. */
-    bool made;      /* The session that comes and goes is there. */
+    bool made;      /* The session that comes and goes is there, */
+    bool moved;     /* under its other name, */
+    unsigned limit; /* with this in its config; 0: as it was made. */
     unsigned number;
     uint64_t random;
 };
@@ -128,9 +134,37 @@ static int do_status(const struct worker *worker, const char *word)
     return done.open ? done.open : done.write ? done.write : done.close;
 }
 
-static const char *coming(const struct worker *worker)
+static const char *coming(const struct worker *worker, bool moved)
 {
-    return at("sessions/k%u-comes", worker->number);
+    return at("sessions/k%u-%s", worker->number, moved ? "moved" : "comes");
+}
+
+static int do_rename(const struct worker *worker)
+{
+    const char *from = coming(worker, worker->moved);
+
+    return rename(from, coming(worker, !worker->moved)) == 0 ? 0 : errno;
+}
+
+static int do_config(const struct worker *worker, unsigned limit)
+{
+    char path[2 * MNT_PATH_SIZE];
+    char text[64];
+    struct wrote done;
+
+    (void)snprintf(path, sizeof(path), "%s/config.json",
+                   coming(worker, worker->moved));
+    (void)snprintf(text, sizeof(text),
+                   "{\"provider\": \"%s\", \"exec_timeout_ms\": %u}",
+                   mnt.provider, limit);
+    done = put(path, text);
+    return done.open ? done.open : done.write ? done.write : done.close;
+}
+
+/* What a config is told apart by. */
+static unsigned limit_of(const struct entry *entry)
+{
+    return 1000000 + entry->tag;
 }
 
 static int do_one(struct worker *worker, const struct entry *entry)
@@ -141,13 +175,19 @@ static int do_one(struct worker *worker, const struct entry *entry)
     case KIND_FILE:
         return do_file(worker, entry->tag);
     case KIND_MKDIR:
-        return mkdir(coming(worker), 0700) == 0 ? 0 : errno;
+        return mkdir(coming(worker, worker->moved), 0700) == 0 ? 0 : errno;
     case KIND_RMDIR:
-        return rmdir(coming(worker)) == 0 ? 0 : errno;
+        return rmdir(coming(worker, worker->moved)) == 0 ? 0 : errno;
+    case KIND_RENAME:
+        return do_rename(worker);
+    case KIND_CONFIG:
+        return do_config(worker, limit_of(entry));
     case KIND_PAUSE:
         return do_status(worker, "paused");
     case KIND_RESUME:
         return do_status(worker, "running");
+    case KIND_DELETE:
+        return do_status(worker, "absent");
     case KINDS:
         break;
     }
@@ -156,18 +196,45 @@ static int do_one(struct worker *worker, const struct entry *entry)
 
 static enum kind choose_kind(struct worker *worker)
 {
-    unsigned number = choose(&worker->random, 10);
+    static const enum kind of_sandbox[] = {
+        KIND_EXEC, KIND_EXEC, KIND_EXEC,  KIND_EXEC,   KIND_FILE,
+        KIND_FILE, KIND_FILE, KIND_PAUSE, KIND_RESUME, KIND_DELETE};
+    static const enum kind of_coming[] = {KIND_RENAME, KIND_CONFIG, KIND_CONFIG,
+                                          KIND_RMDIR};
+    unsigned number = choose(&worker->random, 14);
 
-    if (number < 4) {
-        return KIND_EXEC;
+    if (number < ARRAY_SIZE(of_sandbox)) {
+        return of_sandbox[number];
     }
-    if (number < 7) {
-        return KIND_FILE;
+    return worker->made ? of_coming[number - ARRAY_SIZE(of_sandbox)]
+                        : KIND_MKDIR;
+}
+
+/* It was told that this succeeded. */
+static void note_done(struct worker *worker, const struct entry *entry)
+{
+    switch (entry->kind) {
+    case KIND_MKDIR:
+        worker->made = true;
+        worker->limit = 0;
+        break;
+    case KIND_RMDIR:
+        worker->made = false;
+        break;
+    case KIND_RENAME:
+        worker->moved = !worker->moved;
+        break;
+    case KIND_CONFIG:
+        worker->limit = limit_of(entry);
+        break;
+    case KIND_EXEC:
+    case KIND_FILE:
+    case KIND_PAUSE:
+    case KIND_RESUME:
+    case KIND_DELETE:
+    case KINDS:
+        break;
     }
-    if (number < 8) {
-        return worker->made ? KIND_RMDIR : KIND_MKDIR;
-    }
-    return number < 9 ? KIND_PAUSE : KIND_RESUME;
 }
 
 /* Whether an error is one of a dead daemon. */
@@ -194,10 +261,11 @@ static int work(void *arg)
         worker->count++;
         rc = do_one(worker, entry);
         entry->done = rc == 0;
-        if (rc == 0 && entry->kind == KIND_MKDIR) {
-            worker->made = true;
-        } else if (rc == 0 && entry->kind == KIND_RMDIR) {
-            worker->made = false;
+        if (rc == 0) {
+            note_done(worker, entry);
+            if (entry->kind == KIND_DELETE) {
+                rc = do_status(worker, "running");
+            }
         }
     }
     worker->failed = daemon_died(rc) ? 0 : rc;
@@ -235,20 +303,54 @@ static void check_file(const struct worker *worker, const struct entry *entry)
     }
 }
 
+/* The config is the last that was reported, or that which was being written. */
+static void check_config(struct worker *worker, const struct entry *open)
+{
+    char path[2 * MNT_PATH_SIZE];
+    const char *text;
+    const char *at;
+    unsigned limit;
+
+    (void)snprintf(path, sizeof(path), "%s/config.json",
+                   coming(worker, worker->moved));
+    text = text_of(path);
+    at = strstr(text, "exec_timeout_ms");
+    limit =
+        at ? (unsigned)strtoul(at + strcspn(at, "0123456789n"), NULL, 10) : 0;
+    if (limit != worker->limit &&
+        !(open && open->kind == KIND_CONFIG && limit == limit_of(open))) {
+        fail_msg("k%u: not %u: %s", worker->number, worker->limit, text);
+    }
+    worker->limit = limit;
+}
+
 /* The session that comes and goes: as it was reported last, or as it was being
  * made when the daemon died. */
 static void check_session(struct worker *worker)
 {
     const struct entry *last =
         worker->count ? &worker->entries[worker->count - 1] : NULL;
-    bool there = access(coming(worker), F_OK) == 0;
-    bool open = last && !last->done &&
-                (last->kind == KIND_MKDIR || last->kind == KIND_RMDIR);
+    const struct entry *open = last && !last->done ? last : NULL;
+    bool here = access(coming(worker, worker->moved), F_OK) == 0;
+    bool there = access(coming(worker, !worker->moved), F_OK) == 0;
 
-    if (!open && there != worker->made) {
-        fail_msg("%s is %s", coming(worker), there ? "there" : "gone");
+    if (there && (here || !open || open->kind != KIND_RENAME)) {
+        fail_msg("%s is there", coming(worker, !worker->moved));
     }
-    worker->made = there;
+    if (there) {
+        worker->moved = !worker->moved;
+    } else if (here != worker->made && !(open && (open->kind == KIND_MKDIR ||
+                                                  open->kind == KIND_RMDIR))) {
+        fail_msg("%s is %s", coming(worker, worker->moved),
+                 here ? "there" : "gone");
+    }
+    if (here && !worker->made) {
+        worker->limit = 0;
+    }
+    worker->made = here || there;
+    if (worker->made) {
+        check_config(worker, open);
+    }
 }
 
 /* Says a line for each new record: its status, exit code, output and what it
@@ -269,9 +371,21 @@ static void records_of(const struct worker *worker, struct buf *out)
     }
 }
 
+/* The first entry whose file was in no sandbox that was deleted. */
+static unsigned first_kept(const struct worker *worker)
+{
+    unsigned first = worker->count;
+
+    while (first && worker->entries[first - 1].kind != KIND_DELETE) {
+        first--;
+    }
+    return first;
+}
+
 static unsigned check_worker(struct worker *worker)
 {
     struct buf records = BUF_INIT(TOOLS_TEXT_MAX);
+    unsigned first = first_kept(worker);
     unsigned done = 0;
 
     if (worker->failed) {
@@ -284,7 +398,7 @@ static unsigned check_worker(struct worker *worker)
         done += entry->done;
         if (entry->kind == KIND_EXEC) {
             check_exec(worker, entry, buf_str(&records));
-        } else if (entry->kind == KIND_FILE) {
+        } else if (entry->kind == KIND_FILE && i >= first) {
             check_file(worker, entry);
         }
     }
