@@ -15,8 +15,21 @@
 
 enum {
     THREADS = 8,
-    SESSIONS = 3,
     STORM_MS = 2000
+};
+
+/* One for each session. */
+static const char *const configs[] = {
+    "{\"provider\":\"local\"}",
+    "{\"provider\":\"local\",\"idle_pause_after_seconds\":1,"
+    "\"init\":{\"commands\":[\"o:one\",\"fill:5000\"]}}",
+    "{\"provider\":\"remote\",\"idle_pause_after_seconds\":1}",
+    "{\"provider\":\"remote\",\"wake\":\"exec\","
+    "\"init\":{\"commands\":[\"o:one\"]}}",
+};
+
+enum {
+    SESSIONS = ARRAY_SIZE(configs)
 };
 
 static atomic_uint asked;
@@ -131,6 +144,7 @@ static void be_unreliable(unsigned *seed)
         if (rand_r(seed) % 8 == 0) {
             engine_set_state(PROVIDER_LOST);
         }
+        engine_replace_at((enum engine_slot)(rand_r(seed) % ENGINE_SLOTS));
         (void)usleep(2000);
         engine_fail(slot, 0);
         (void)usleep(5000);
@@ -148,8 +162,7 @@ static void a_storm_leaves_the_sessions_as_good_as_new(void **state)
     for (char i = 0; i < SESSIONS; i++) {
         char id[8] = {'s', (char)('0' + i), 0};
 
-        assert_int_equal(
-            registry_create(fixture->registry, id, &me, NULL, &err), 0);
+        session_unref(fixture_create_with(fixture, id, configs[(int)i]));
     }
     for (unsigned i = 0; i < THREADS; i++) {
         actors[i] = (struct actor){fixture, i + 1};
