@@ -17,12 +17,14 @@
 #include "fs/stats.h"
 
 #include <errno.h>
+#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum {
@@ -110,21 +112,40 @@ static int new_fuse(struct fs *fs, const struct options *options,
     return rc;
 }
 
+/* For a user who is not root, who may only by this program's leave. */
+static void fusermount_stale(char *mount_point)
+{
+    char program[] = "fusermount3";
+    char options[] = "-uzq";
+    char last[] = "--";
+    char *argv[] = {program, options, last, mount_point, NULL};
+    pid_t pid;
+
+    if (posix_spawnp(&pid, program, NULL, NULL, argv, environ) == 0) {
+        (void)waitpid(pid, NULL, 0);
+    }
+}
+
 /* The mount of a daemon that died answers ENOTCONN and hides the directory. */
-static void clear_stale(const char *mount_point)
+static void clear_stale(char *mount_point)
 {
     struct stat st;
 
     if (stat(mount_point, &st) < 0 && errno == ENOTCONN) {
         log_warning("unmounting what a dead daemon left at '%s'", mount_point);
-        (void)umount2(mount_point, MNT_DETACH);
+        if (umount2(mount_point, MNT_DETACH) < 0) {
+            fusermount_stale(mount_point);
+        }
     }
 }
 
 static int mount_fuse(struct fs *fs, const struct options *options,
                       struct err *err)
 {
-    clear_stale(options->mount_point);
+    char mount_point[PATH_MAX];
+
+    memcpy(mount_point, options->mount_point, sizeof(mount_point));
+    clear_stale(mount_point);
     if (fuse_session_mount(fs->fuse, options->mount_point) != 0) {
         return err_set(err, EIO, "cannot mount on '%s'", options->mount_point);
     }

@@ -31,6 +31,10 @@ mknod -m 666 "$top/fuse" c 10 229
 mount --bind "$top/fuse" /dev/fuse || exit 1
 mount --bind "$bin" "$top/bin" || exit 1
 chown 12345:12345 "$top/home"
+# fusermount3 wants a name.
+cp /etc/passwd "$top/passwd"
+echo "as_user:x:12345:12345::$top/home:/bin/sh" >>"$top/passwd"
+mount --bind "$top/passwd" /etc/passwd || exit 1
 cd "$top/home" || exit 1
 exec setpriv --reuid 12345 --regid 12345 --clear-groups \
     env -i PATH="$PATH" CI="${CI:-}" HOME="$top/home" TMPDIR="$top/home" \

@@ -182,13 +182,28 @@ static void try_group(struct keeper *keeper, struct err *why)
     }
 }
 
-static int set_up(struct keeper *keeper, struct err *why, struct err *err)
+static int enter_namespaces(bool again, int ready[WIRE_READY_FDS],
+                            struct err *err)
 {
-    int rc = 0;
+    int rc =
+        again ? user_join(WIRE_USER_FD, WIRE_MOUNTS_FD, err) : user_enter(err);
+
+    if (rc == 0) {
+        rc = user_namespaces(&ready[WIRE_READY_USER], &ready[WIRE_READY_MOUNTS],
+                             err);
+    }
+    return rc;
+}
+
+/* `again`: there was another keeper before. `why`: there is no group. */
+static int set_up(struct keeper *keeper, bool again, int ready[WIRE_READY_FDS],
+                  struct err *why, struct err *err)
+{
+    int rc = chdir("/") < 0 ? err_errno(err, "chdir /") : 0;
 
     keeper->host.one_id = !user_maps_ids();
-    if (keeper->host.one_id) {
-        rc = user_enter(err);
+    if (rc == 0 && keeper->host.one_id) {
+        rc = enter_namespaces(again, ready, err);
     }
     if (rc == 0) {
         try_group(keeper, why);
@@ -353,30 +368,42 @@ static void serve_with_cradle(struct keeper *keeper)
     cradle_close(&keeper->cradle);
 }
 
-int main(void)
+/* Descriptors and signals as the rest expects them. */
+static void begin(void)
+{
+    /* Dead inits are reaped by nobody else, and nobody asks how they ended. */
+    (void)signal(SIGCHLD, SIG_IGN);
+    (void)signal(SIGPIPE, SIG_IGN);
+    (void)umask(022);
+    for (int fd = WIRE_KEEPER_FD; fd < WIRE_KEEPER_FDS; fd++) {
+        (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
+    }
+    if (fcntl(STDERR_FILENO, F_GETFD) < 0) {
+        (void)open("/dev/null", O_RDWR);
+    }
+}
+
+/* An argument says that there was another keeper before. */
+int main(int argc, char **argv)
 {
     struct keeper keeper = {.self = -1, .group = -1};
     struct wire ready = {.type = WIRE_READY};
     struct err why = ERR_INIT;
     struct err err = ERR_INIT;
+    int fds[WIRE_READY_FDS] = {-1, -1, -1};
     bool cleared = true;
     int rc;
 
-    /* Dead inits are reaped by nobody else, and nobody asks how they ended. */
-    (void)signal(SIGCHLD, SIG_IGN);
-    (void)signal(SIGPIPE, SIG_IGN);
-    (void)umask(022);
-    (void)fcntl(WIRE_KEEPER_FD, F_SETFD, FD_CLOEXEC);
-    if (fcntl(STDERR_FILENO, F_GETFD) < 0) {
-        (void)open("/dev/null", O_RDWR);
-    }
-    rc = chdir("/") < 0 ? err_errno(&err, "chdir /")
-                        : set_up(&keeper, &why, &err);
+    (void)argv;
+    begin();
+    rc = set_up(&keeper, argc > 1, fds, &why, &err);
     ready.host = keeper.host;
+    fds[WIRE_READY_CGROUP] = keeper.group;
     (void)snprintf(ready.words, sizeof(ready.words), "%s", why.msg);
     if (rc < 0) {
         (void)send_failure(0, &err);
-    } else if (wire_send(WIRE_KEEPER_FD, &ready, &keeper.group, 1, &err) == 0) {
+    } else if (wire_send(WIRE_KEEPER_FD, &ready, fds, WIRE_READY_FDS, &err) ==
+               0) {
         serve_with_cradle(&keeper);
     }
     if (keeper.group >= 0) {

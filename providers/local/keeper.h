@@ -37,6 +37,27 @@ bool user_maps_ids(void);
 MUST_USE int user_enter(struct err *err);
 
 /**
+ * Moves the keeper into those that an earlier one has made: its mounts can be
+ * copied only there.
+ *
+ * @param user   namespace
+ * @param mounts namespace
+ * @param err    filled on failure
+ * @return 0 or a negative errno
+ */
+MUST_USE int user_join(int user, int mounts, struct err *err);
+
+/**
+ * Opens the keeper's namespaces for user_join().
+ *
+ * @param user   on success
+ * @param mounts on success
+ * @param err    filled on failure
+ * @return 0 or a negative errno
+ */
+MUST_USE int user_namespaces(int *user, int *mounts, struct err *err);
+
+/**
  * Opens what an fd of another mount namespace holds in ours, where its mount
  * can be copied. A mount of ours that is attached nowhere is taken as it is.
  *

@@ -36,8 +36,10 @@ struct link {
     bool busy GUARDED; /* by lock: whoever set it owns the rest */
     uint64_t requests;
     pid_t pid;
-    int sock;              /* -1: there is no keeper. */
-    int cgroup;            /* -1: it has none. */
+    int sock;      /* -1: there is no keeper. */
+    int cgroup;    /* -1: it has none. */
+    int user_ns;   /* Namespaces of keepers of a user who is not root, or -1. */
+    int mounts_ns; /* All have the same, as mounts are bound to them. */
     struct wire_host host; /* Of the first; the others say the same. */
     char why[ERR_MSG_SIZE];
 };
@@ -66,10 +68,19 @@ static int find_program(char out[PATH_MAX], struct err *err)
     return err_set(err, ENOENT, "cannot find %s", PROGRAM);
 }
 
-static int add_actions(posix_spawn_file_actions_t *actions, int sock)
+static int add_actions(const struct link *link,
+                       posix_spawn_file_actions_t *actions, int sock)
 {
     int rc = posix_spawn_file_actions_adddup2(actions, sock, WIRE_KEEPER_FD);
 
+    if (rc == 0 && link->user_ns >= 0) {
+        rc = posix_spawn_file_actions_adddup2(actions, link->user_ns,
+                                              WIRE_USER_FD);
+    }
+    if (rc == 0 && link->mounts_ns >= 0) {
+        rc = posix_spawn_file_actions_adddup2(actions, link->mounts_ns,
+                                              WIRE_MOUNTS_FD);
+    }
     for (int fd = STDIN_FILENO; rc == 0 && fd <= STDOUT_FILENO; fd++) {
         rc = posix_spawn_file_actions_addopen(actions, fd, "/dev/null", O_RDWR,
                                               0);
@@ -95,11 +106,12 @@ static int set_attributes(posix_spawnattr_t *attributes)
     return rc == 0 ? posix_spawnattr_setsigmask(attributes, &none) : rc;
 }
 
-static int spawn(int sock, pid_t *out, struct err *err)
+static int spawn(const struct link *link, int sock, pid_t *out, struct err *err)
 {
     char path[PATH_MAX];
     char name[] = PROGRAM;
-    char *argv[] = {name, NULL};
+    char again[] = "again";
+    char *argv[] = {name, link->user_ns < 0 ? NULL : again, NULL};
     char *env[] = {NULL}; /* Secrets of ours are not for it. */
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
@@ -110,7 +122,7 @@ static int spawn(int sock, pid_t *out, struct err *err)
     }
     (void)posix_spawn_file_actions_init(&actions);
     (void)posix_spawnattr_init(&attributes);
-    rc = add_actions(&actions, sock);
+    rc = add_actions(link, &actions, sock);
     if (rc == 0) {
         rc = set_attributes(&attributes);
     }
@@ -152,6 +164,12 @@ static int await(int sock, const struct limits *limits, struct wire *out,
     return rc;
 }
 
+/* Out of the way of those that a keeper is started with. */
+static int keep_high(int fd)
+{
+    return fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, WIRE_KEEPER_FDS);
+}
+
 static int greet(struct link *link, const struct limits *limits,
                  struct wire *ready, struct err *err)
 {
@@ -166,7 +184,12 @@ static int greet(struct link *link, const struct limits *limits,
         return err_set(err, wire.code > 0 ? wire.code : EPROTO, "%s",
                        wire.words);
     }
-    link->cgroup = fds[0];
+    link->cgroup = TAKE_FD(fds[WIRE_READY_CGROUP]);
+    if (link->user_ns < 0) {
+        link->user_ns = keep_high(fds[WIRE_READY_USER]);
+        link->mounts_ns = keep_high(fds[WIRE_READY_MOUNTS]);
+    }
+    wire_close(fds);
     *ready = wire;
     return 0;
 }
@@ -183,7 +206,7 @@ static int start_keeper(struct link *link, const struct limits *limits,
     }
     link->sock = pair[0];
     theirs = pair[1];
-    rc = spawn(theirs, &link->pid, err);
+    rc = spawn(link, theirs, &link->pid, err);
     cleanup_fd(&theirs);
     if (rc == 0) {
         rc = greet(link, limits, ready, err);
@@ -207,6 +230,8 @@ int link_open(const struct limits *limits, struct link **out, struct err *err)
     cond_init(&link->turn);
     link->sock = -1;
     link->cgroup = -1;
+    link->user_ns = -1;
+    link->mounts_ns = -1;
     rc = start_keeper(link, limits, &ready, err);
     if (rc < 0) {
         link_close(link);
@@ -246,6 +271,8 @@ void link_close(struct link *link)
 {
     if (link) {
         end_keeper(link, CLOSE_MS);
+        cleanup_fd(&link->user_ns);
+        cleanup_fd(&link->mounts_ns);
         cond_done(&link->turn);
         mutex_done(&link->lock);
         free(link);

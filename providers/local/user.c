@@ -117,6 +117,29 @@ static int map_own(uid_t uid, gid_t gid, struct err *err)
     return rc;
 }
 
+/* Mounts that were made there can be copied there only. */
+int user_join(int user, int mounts, struct err *err)
+{
+    if (setns(user, CLONE_NEWUSER) < 0 || setns(mounts, CLONE_NEWNS) < 0 ||
+        unshare(CLONE_NEWCGROUP) < 0) {
+        return err_errno(err, "cannot enter the last keeper's namespaces");
+    }
+    return 0;
+}
+
+int user_namespaces(int *user, int *mounts, struct err *err)
+{
+    AUTO_FD int first = open("/proc/self/ns/user", O_RDONLY | O_CLOEXEC);
+    AUTO_FD int second = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
+
+    if (first < 0 || second < 0) {
+        return err_errno(err, "/proc/self/ns");
+    }
+    *user = TAKE_FD(first);
+    *mounts = TAKE_FD(second);
+    return 0;
+}
+
 int user_enter(struct err *err)
 {
     uid_t uid = geteuid();

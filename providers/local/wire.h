@@ -2,8 +2,8 @@
  * What the daemon, the keeper and the sandboxes' inits say to each other.
  *
  * daemon <-> keeper, a SEQPACKET socket:
- *   keeper: WIRE_READY {its cgroup}, host, words: why not all limits can be
- *           enforced; or WIRE_FAILED; once
+ *   keeper: WIRE_READY {enum wire_ready_fd}, host, words: why not all limits
+ *           can be enforced; or WIRE_FAILED; once
  *   daemon: WIRE_START {enum wire_start_fd}, id_base, quota, n
  *   keeper: WIRE_STARTED {enum wire_started_fd}, n, words: the name of its
  *           groups of version 1; or WIRE_FAILED, n
@@ -35,9 +35,21 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The keeper's end of its socket, as it is started. */
+/* The keeper's end of its socket, as it is started; and, where it has an
+ * argument, the user and mount namespaces of one before it. */
 enum {
-    WIRE_KEEPER_FD = 3
+    WIRE_KEEPER_FD = 3,
+    WIRE_USER_FD,
+    WIRE_MOUNTS_FD,
+    WIRE_KEEPER_FDS
+};
+
+/* The fds of the keeper's WIRE_READY. */
+enum wire_ready_fd {
+    WIRE_READY_CGROUP,
+    WIRE_READY_USER, /* Namespaces of its own, where it needs such. */
+    WIRE_READY_MOUNTS,
+    WIRE_READY_FDS,
 };
 
 /* Ids of a sandbox: this many are mapped; commands run as one of them. */

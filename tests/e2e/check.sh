@@ -91,7 +91,7 @@ Read-only file system|")" \
     "$program" --check -o "state=$dir/readonly/state"
 umount "$dir/readonly"
 
-# Another user: may not mount and has no sandboxes of provider local.
+# Another user: may not mount without help.
 as_nobody()
 {
     setpriv --reuid 65534 --regid 65534 --clear-groups "$@"
@@ -102,7 +102,7 @@ mkdir -m 755 "$dir/home"
 chown 65534:65534 "$dir/home"
 expect 1 'fuse: does not work: no right to mount, and no setuid fusermount3 in the path
 store: works
-provider local: does not work: sandboxes can be made by root only
+provider local: works
 provider mem: works' as_nobody env PATH=/nowhere HOME="$dir/home" \
     "$program" --check
 mkdir -m 755 "$dir/path"
@@ -110,8 +110,8 @@ cp /bin/true "$dir/path/fusermount3"
 chmod 4755 "$dir/path/fusermount3"
 expect 0 'fuse: works
 store: works
-provider local: does not work: sandboxes can be made by root only
-provider mem: works' as_nobody env PATH="/nowhere:$dir/path" \
+provider local: works
+provider mem: works' as_nobody env PATH="/nowhere:$dir/path" HOME="$dir/home" \
     "$program" --check -o "state=$dir/home/state,provider=mem"
 umount /dev/fuse
 

@@ -74,6 +74,9 @@ void mnt_start(void);
 /** Unmounts and waits for the daemon's end, which must be a clean one. */
 void mnt_stop(void);
 
+/** Unmounts as umount2() does. @param flags of it @return 0 or -1 */
+int mnt_unmount(int flags);
+
 /** Waits for the end of a daemon that was told to end, as mnt_stop(). */
 void mnt_stopped(void);
 

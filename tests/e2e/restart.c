@@ -62,7 +62,7 @@ static void a_command_under_a_kill_is_lost(void **state)
     assert_int_equal(kill(mnt.pid, SIGKILL), 0);
     assert_int_not_equal(child_end(&child, TOOLS_SOON_MS), 0);
     assert_int_equal(waitpid(mnt.pid, NULL, 0), mnt.pid);
-    (void)umount2(mnt.path, MNT_DETACH);
+    (void)mnt_unmount(MNT_DETACH);
     mnt_start();
     expect_text(in("execs/1/status"), "lost\n");
     expect_text(in("execs/1/output"), "begun\n");
