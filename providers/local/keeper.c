@@ -250,7 +250,11 @@ static int make_sandbox(const struct keeper *keeper, const struct wire *request,
                                 .filter = &keeper->filter};
     int rc = take_over(keeper, &fds[WIRE_START_WORKSPACE], 1, err);
 
+    if (rc == 0 && fds[WIRE_START_ROOTFS] >= 0) {
+        rc = take_over(keeper, &fds[WIRE_START_ROOTFS], 1, err);
+    }
     plan.workspace = fds[WIRE_START_WORKSPACE];
+    plan.rootfs = fds[WIRE_START_ROOTFS];
     plan.counts_pids = keeper->host.means[WIRE_CONTROL_PIDS] != WIRE_MEANS_NONE;
     if (rc == 0 && keeper->group >= 0) {
         rc = control_limit(&keeper->control, groups, plan.cgroup,

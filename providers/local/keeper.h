@@ -105,11 +105,14 @@ struct tree;
  * devices read-only, and its workspace. In the keeper.
  *
  * @param workspace a directory
+ * @param rootfs    a directory whose system directories are taken, read-only,
+ *                  in place of this machine's; -1: none
  * @param out       on success; tree_close() ends it
  * @param err       filled on failure
  * @return 0 or a negative errno
  */
-MUST_USE int tree_open(int workspace, struct tree **out, struct err *err);
+MUST_USE int tree_open(int workspace, int rootfs, struct tree **out,
+                       struct err *err);
 
 /** @param tree freed; NULL is fine */
 void tree_close(struct tree *tree);
@@ -182,6 +185,7 @@ MUST_USE int rlimit_set_all(const struct wire_quota *quota, bool counts_pids,
 /* What a sandbox is made of; borrowed. */
 struct sandbox_plan {
     int workspace;    /* A directory of this machine. */
+    int rootfs;       /* Has the system directories; -1: this machine has. */
     int cgroup;       /* It is born into this group; -1: there is none. */
     bool one_id;      /* It has one id, the keeper's own; */
     uint32_t id_base; /* else this is the host's id for its id 0. */

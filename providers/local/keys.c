@@ -33,5 +33,14 @@ const struct config_key local_keys[] = {
         .text = "Directory of this machine that the workspace starts from; it "
                 "is never written to",
     },
+    {
+        .name = "rootfs",
+        .type = CONFIG_PATH,
+        .trust = CONFIG_OPERATOR,
+        .text =
+            "Directory of this machine whose system directories (usr, bin, "
+            "lib, etc, opt ...) the sandbox has, read-only, in place of the "
+            "machine's own",
+    },
     {.name = NULL},
 };

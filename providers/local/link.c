@@ -281,19 +281,25 @@ void link_close(struct link *link)
 
 /* ---- Requests, one at a time ---- */
 
+static int check(const struct limits *limits, struct err *err)
+{
+    if (cancel_fired(limits->cancel)) {
+        return err_set(err, ECANCELED, "cancelled");
+    }
+    return clock_ms() >= limits->deadline_ms
+               ? err_set(err, ETIMEDOUT, "the keeper is busy")
+               : 0;
+}
+
 static int take_turn(struct link *link, const struct limits *limits,
                      struct err *err)
 {
-    int rc = 0;
+    int rc = check(limits, err);
 
     mutex_lock(&link->lock);
     while (link->busy && rc == 0) {
         (void)cond_wait(&link->turn, &link->lock, clock_deadline(TURN_MS));
-        if (cancel_fired(limits->cancel)) {
-            rc = err_set(err, ECANCELED, "cancelled");
-        } else if (clock_ms() >= limits->deadline_ms) {
-            rc = err_set(err, ETIMEDOUT, "the keeper is busy");
-        }
+        rc = check(limits, err);
     }
     if (rc == 0) {
         link->busy = true;
@@ -374,8 +380,9 @@ static int start_in(struct link *link, const struct request *request,
                         .n = ++link->requests,
                         .id_base = plan->ids.base,
                         .quota = plan->quota};
-    const int given[WIRE_START_FDS] = {
-        [WIRE_START_WORKSPACE] = plan->workspace, [WIRE_START_CGROUP] = cgroup};
+    const int given[WIRE_START_FDS] = {[WIRE_START_WORKSPACE] = plan->workspace,
+                                       [WIRE_START_CGROUP] = cgroup,
+                                       [WIRE_START_ROOTFS] = plan->rootfs};
     int fds[WIRE_FD_MAX];
     int rc = wire_send(link->sock, &wire, given, WIRE_START_FDS, err);
 

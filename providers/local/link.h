@@ -24,6 +24,7 @@ struct link_ids {
 struct link_plan {
     const char *name; /* Of its cgroup; never used before. */
     int workspace;
+    int rootfs; /* Of the system directories; -1: this machine's own. */
     struct link_ids ids;
     struct wire_quota quota;
 };

@@ -4,6 +4,7 @@
 #include "core/cleanup.h"
 #include "core/clock.h"
 #include "core/json.h"
+#include "providers/local/hostdir.h"
 #include "providers/local/link.h"
 #include "providers/local/quota.h"
 #include "providers/local/volume.h"
@@ -272,9 +273,14 @@ static int run_anew(struct local *local, const struct sandbox *sandbox,
 {
     struct link_plan plan = {.workspace = workspace,
                              .ids = link_ids(local->link, sandbox->number)};
+    AUTO_FD int rootfs = -1;
     struct box *box = NULL;
     int rc = quota_read(sandbox->config, &plan.quota, err);
 
+    if (rc == 0) {
+        rc = hostdir_open(sandbox, "rootfs", &rootfs, err);
+        plan.rootfs = rootfs;
+    }
     if (rc == 0) {
         rc = begin_watch(local, sandbox, &plan.quota, err);
     }

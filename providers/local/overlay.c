@@ -82,6 +82,9 @@ static void read_words(int context, char out[WORDS_SIZE])
 
     out[n < 0 ? 0 : n] = '\0';
     out[strcspn(out, "\n")] = '\0';
+    if (strncmp(out, "e ", 2) == 0) { /* An error, and not a warning. */
+        memmove(out, out + 2, strlen(out + 2) + 1);
+    }
 }
 
 static int fail(int context, struct err *err)

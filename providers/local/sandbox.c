@@ -286,7 +286,7 @@ int sandbox_start(const struct sandbox_plan *plan, struct sandbox_made *out,
                   struct err *err)
 {
     struct tree *tree = NULL;
-    int rc = tree_open(plan->workspace, &tree, err);
+    int rc = tree_open(plan->workspace, plan->rootfs, &tree, err);
 
     if (rc == 0) {
         rc = start_in_tree(plan, tree, out, err);

@@ -14,6 +14,7 @@
 #include <fnmatch.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <linux/openat2.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -22,7 +23,7 @@
 #include <sys/syscall.h>
 
 enum {
-    PIECES_MAX = 128,
+    PIECES_MAX = 512,
     LINK_MAX = 256,
 };
 
@@ -39,6 +40,8 @@ struct piece {
 };
 
 struct tree {
+    int root;  /* Where system directories are taken from. */
+    bool ours; /* That is this machine's own root directory. */
     size_t count;
     struct piece pieces[PIECES_MAX];
 };
@@ -46,6 +49,9 @@ struct tree {
 static const char *const system_dirs[] = {
     "usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32",
 };
+
+/* What another root directory has besides. */
+static const char *const more_dirs[] = {"opt", "srv"};
 
 static const char *const devices[] = {
     "dev/null", "dev/zero", "dev/full", "dev/random", "dev/urandom", "dev/tty",
@@ -184,7 +190,8 @@ static int add_mount(struct tree *tree, int at, const char *path,
         return err_set(err, E2BIG, "too many system files");
     }
     fd = open_tree(at, path,
-                   OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH | deep);
+                   OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH |
+                       AT_SYMLINK_NOFOLLOW | deep);
     if (fd < 0 || fstat(fd, &st) < 0) {
         return err_errno(err, "cannot copy the mount of '/%s'", place);
     }
@@ -201,23 +208,21 @@ static int add_mount(struct tree *tree, int at, const char *path,
 /* A directory, a file or a link, wherever it is; nothing where it is not. */
 static int add_system(struct tree *tree, const char *place, struct err *err)
 {
-    char path[NAME_MAX + 16];
     struct piece *piece;
     struct stat st;
     ssize_t n;
 
-    (void)snprintf(path, sizeof(path), "/%s", place);
-    if (lstat(path, &st) < 0) {
-        return errno == ENOENT ? 0 : err_errno(err, "%s", path);
+    if (fstatat(tree->root, place, &st, AT_SYMLINK_NOFOLLOW) < 0) {
+        return errno == ENOENT ? 0 : err_errno(err, "/%s", place);
     }
     if (S_ISDIR(st.st_mode) || S_ISREG(st.st_mode)) {
-        return add_mount(tree, AT_FDCWD, path, place, SYSTEM_ATTR, err);
+        return add_mount(tree, tree->root, place, place, SYSTEM_ATTR, err);
     }
     piece = next_piece(tree, place);
     if (!S_ISLNK(st.st_mode) || !piece) {
         return 0;
     }
-    n = readlink(path, piece->link, sizeof(piece->link) - 1);
+    n = readlinkat(tree->root, place, piece->link, sizeof(piece->link) - 1);
     if (n > 0) {
         piece->link[n] = '\0';
         tree->count++;
@@ -225,8 +230,24 @@ static int add_system(struct tree *tree, const char *place, struct err *err)
     return 0;
 }
 
-static bool wanted(const char *name)
+/* Another root directory has no secret: all of its /etc but what is ours. */
+static bool wanted_there(const char *name)
 {
+    const size_t skip = strlen("etc/");
+
+    for (size_t i = 0; i < ARRAY_SIZE(own_files); i++) {
+        if (strcmp(own_files[i].place + skip, name) == 0) {
+            return false;
+        }
+    }
+    return name[0] != '.' && strcmp(name, "mtab") != 0;
+}
+
+static bool wanted(const struct tree *tree, const char *name)
+{
+    if (!tree->ours) {
+        return wanted_there(name);
+    }
     for (size_t i = 0; i < ARRAY_SIZE(etc_patterns); i++) {
         if (fnmatch(etc_patterns[i], name, 0) == 0) {
             return true;
@@ -237,7 +258,9 @@ static bool wanted(const char *name)
 
 static int add_etc(struct tree *tree, struct err *err)
 {
-    DIR *dir = opendir("/etc");
+    int fd = openat(tree->root, "etc",
+                    O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
     const struct dirent *entry;
     int rc = dir ? 0 : err_errno(err, "/etc");
 
@@ -248,7 +271,7 @@ static int add_etc(struct tree *tree, struct err *err)
         if (!entry) {
             break;
         }
-        if (wanted(entry->d_name)) {
+        if (wanted(tree, entry->d_name)) {
             (void)snprintf(place, sizeof(place), "etc/%s", entry->d_name);
             rc = add_system(tree, place, err);
         }
@@ -256,19 +279,42 @@ static int add_etc(struct tree *tree, struct err *err)
     if (dir) {
         (void)closedir(dir);
     }
-    if (rc == 0) {
-        rc = add_system(tree, "etc/ssl/certs", err);
+    if (rc < 0 || !tree->ours) {
+        return rc;
     }
+    rc = add_system(tree, "etc/ssl/certs", err);
     return rc == 0 ? add_system(tree, "etc/ssl/openssl.cnf", err) : rc;
 }
 
-static int add_pieces(struct tree *tree, int workspace, struct err *err)
+/* Scripts are given to it. */
+static int check_shell(const struct tree *tree, struct err *err)
 {
-    int rc = 0;
+    struct open_how how = {.flags = O_PATH | O_CLOEXEC,
+                           .resolve = RESOLVE_IN_ROOT};
+    AUTO_FD int fd =
+        (int)syscall(SYS_openat2, tree->root, "bin/sh", &how, sizeof(how));
+
+    return fd < 0 ? err_errno(err, "the rootfs has no /bin/sh") : 0;
+}
+
+static int add_dirs(struct tree *tree, struct err *err)
+{
+    int rc = tree->ours ? 0 : check_shell(tree, err);
 
     for (size_t i = 0; rc == 0 && i < ARRAY_SIZE(system_dirs); i++) {
         rc = add_system(tree, system_dirs[i], err);
     }
+    for (size_t i = 0; rc == 0 && !tree->ours && i < ARRAY_SIZE(more_dirs);
+         i++) {
+        rc = add_system(tree, more_dirs[i], err);
+    }
+    return rc;
+}
+
+static int add_pieces(struct tree *tree, int workspace, struct err *err)
+{
+    int rc = add_dirs(tree, err);
+
     if (rc == 0) {
         rc = add_etc(tree, err);
     }
@@ -284,15 +330,20 @@ static int add_pieces(struct tree *tree, int workspace, struct err *err)
     return rc;
 }
 
-int tree_open(int workspace, struct tree **out, struct err *err)
+int tree_open(int workspace, int rootfs, struct tree **out, struct err *err)
 {
+    AUTO_FD int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
     struct tree *tree = calloc(1, sizeof(*tree));
     int rc;
 
-    if (!tree) {
-        return err_set(err, ENOMEM, "out of memory");
+    if (!tree || root < 0) {
+        free(tree);
+        return err_set(err, ENOMEM, "cannot open the root directory");
     }
+    tree->ours = rootfs < 0;
+    tree->root = tree->ours ? root : rootfs;
     rc = add_pieces(tree, workspace, err);
+    tree->root = -1;
     if (rc < 0) {
         tree_close(tree);
         return rc;

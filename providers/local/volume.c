@@ -13,6 +13,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <sys/stat.h>
 
@@ -24,7 +25,9 @@
 #define REMOVED_DIR "workspace.removed"
 
 enum {
-    TURN_MS = 50 /* How often a waiter looks at its token. */
+    TURN_MS = 50, /* How often a waiter looks at its token. */
+    REMOVE_TRIES = 20,
+    REMOVE_STEP_MS = 5
 };
 
 /* A mounted overlay, or one that is being mounted. */
@@ -474,6 +477,19 @@ static int rename_away(int dir, const char *name, const struct limits *limits,
     return remove_tree(dir, REMOVED_DIR, limits, err);
 }
 
+/* A mount that was given up may still be coming about in it. */
+static int remove_work(int dir, const struct limits *limits, struct err *err)
+{
+    int rc = remove_tree(dir, WORK_DIR, limits, err);
+
+    for (int i = 0; rc == -ENOTEMPTY && i < REMOVE_TRIES; i++) {
+        (void)poll(NULL, 0, REMOVE_STEP_MS);
+        err_clear(err);
+        rc = remove_tree(dir, WORK_DIR, limits, err);
+    }
+    return rc;
+}
+
 int volume_remove(struct volumes *volumes, const struct sandbox *sandbox,
                   const struct limits *limits, struct err *err)
 {
@@ -489,7 +505,7 @@ int volume_remove(struct volumes *volumes, const struct sandbox *sandbox,
         rc = rename_away(dir, PLAIN_DIR, limits, err);
     }
     if (rc == 0) {
-        rc = remove_tree(dir, WORK_DIR, limits, err);
+        rc = remove_work(dir, limits, err);
     }
     return rc == 0 ? remove_tree(dir, LOWER_DIR, limits, err) : rc;
 }

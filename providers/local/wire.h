@@ -130,6 +130,7 @@ struct wire {
 enum wire_start_fd {
     WIRE_START_WORKSPACE,
     WIRE_START_CGROUP,
+    WIRE_START_ROOTFS, /* Missing: the system directories are this machine's. */
     WIRE_START_FDS,
 };
 

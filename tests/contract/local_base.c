@@ -406,5 +406,6 @@ int main(void)
     failed = cmocka_run_group_tests_name("base", tests, bench_group_setup,
                                          bench_group_teardown);
     failed += suite_base_changes();
-    return failed + suite_base_places() ? 1 : 0;
+    failed += suite_base_places();
+    return failed + suite_base_rootfs() ? 1 : 0;
 }

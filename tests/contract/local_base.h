@@ -16,6 +16,9 @@ int suite_base_changes(void);
 /** @return how many failed */
 int suite_base_places(void);
 
+/** @return how many failed */
+int suite_base_rootfs(void);
+
 /** @param bench an open one @param base made in its directory
  *  @param script that fills it */
 void base_make(struct bench *bench, struct base *base, const char *script);
