@@ -3,6 +3,7 @@
 
 #include "core/cleanup.h"
 #include "core/list.h"
+#include "providers/local/spawn.h"
 #include "providers/local/wire.h"
 
 #include <errno.h>
@@ -38,22 +39,10 @@ struct run {
     char script[PATH_SIZE]; /* "" for a command without one. */
 };
 
-/* A request as it lies in memory, and what is made of it. */
-struct request {
-    void *map;
-    size_t map_size;
-    const struct wire_request *head;
-    char *cwd;
-    char **argv; /* The request's words, or the shell and the script. */
-    char **env;
-    const char *script;
-};
-
 struct init {
     const struct init_plan *plan;
     int signals;
     struct list runs;
-    struct err *failure; /* Shared with a command's process until it runs. */
 };
 
 static void reply(int fd, const struct wire *wire)
@@ -72,67 +61,6 @@ static void reply_failure(int fd, const struct err *err)
     reply(fd, &wire);
 }
 
-static void free_request(struct request *request)
-{
-    if (request->map) {
-        (void)munmap(request->map, request->map_size);
-    }
-    free(request->argv);
-    free(request->env);
-}
-
-/* Takes `count` strings from *at on; NULL when the request ends before. */
-static char **take_strings(const struct request *request, char **at,
-                           uint32_t count, size_t extra)
-{
-    const char *end = (const char *)request->map + request->map_size;
-    char **out = calloc(count + extra + 1, sizeof(*out));
-
-    for (uint32_t i = 0; out && i < count; i++) {
-        size_t room = (size_t)(end - *at);
-        size_t len = strnlen(*at, room);
-
-        if (len == room) {
-            free(out);
-            return NULL;
-        }
-        out[i] = *at;
-        *at += len + 1;
-    }
-    return out;
-}
-
-static int read_request(int fd, struct request *out, struct err *err)
-{
-    struct stat st;
-    char *at;
-    char **cwd;
-
-    memset(out, 0, sizeof(*out));
-    if (fstat(fd, &st) < 0 || st.st_size < (off_t)sizeof(*out->head)) {
-        return err_set(err, EPROTO, "not a request");
-    }
-    out->map_size = (size_t)st.st_size;
-    out->map = mmap(NULL, out->map_size, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (out->map == MAP_FAILED) {
-        out->map = NULL;
-        return err_errno(err, "cannot map the request");
-    }
-    out->head = out->map;
-    at = (char *)out->map + sizeof(*out->head);
-    cwd = take_strings(out, &at, 1, 0);
-    out->cwd = cwd ? cwd[0] : NULL;
-    free(cwd);
-    out->argv = out->cwd ? take_strings(out, &at, out->head->argc, 2) : NULL;
-    out->env = out->argv ? take_strings(out, &at, out->head->envc, 0) : NULL;
-    if (!out->env || (size_t)((char *)out->map + out->map_size - at) !=
-                         out->head->script_size) {
-        return err_set(err, EPROTO, "a request that is cut off");
-    }
-    out->script = at;
-    return 0;
-}
-
 /* Its name in the directory of scripts. */
 static const char *script_name(const struct run *run)
 {
@@ -140,8 +68,9 @@ static const char *script_name(const struct run *run)
 }
 
 /* Writes the script where only process 1 can change it. */
-static int write_script(const struct init *init, const struct request *request,
-                        struct run *run, struct err *err)
+static int write_script(const struct init *init,
+                        const struct spawn_request *request, struct run *run,
+                        struct err *err)
 {
     AUTO_FD int fd = -1;
     size_t done = 0;
@@ -170,116 +99,12 @@ static int write_script(const struct init *init, const struct request *request,
     return 0;
 }
 
-static int become_user(struct err *err)
-{
-    if (setgroups(0, NULL) < 0 ||
-        setresgid(WIRE_GROUP, WIRE_GROUP, WIRE_GROUP) < 0 ||
-        setresuid(WIRE_USER, WIRE_USER, WIRE_USER) < 0) {
-        return err_errno(err, "cannot become the sandbox's user");
-    }
-    return 0;
-}
-
-static void reset_signals(void)
-{
-    struct sigaction plain = {.sa_handler = SIG_DFL};
-    sigset_t none;
-
-    for (int i = 1; i < NSIG; i++) {
-        (void)sigaction(i, &plain, NULL);
-    }
-    (void)sigemptyset(&none);
-    (void)sigprocmask(SIG_SETMASK, &none, NULL);
-}
-
-static int set_stdio(const int *fds, struct err *err)
-{
-    int input = fds[WIRE_EXEC_STDIN];
-
-    if (input < 0) {
-        input = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    }
-    if (input < 0 || dup2(input, 0) < 0 || dup2(fds[WIRE_EXEC_STDOUT], 1) < 0 ||
-        dup2(fds[WIRE_EXEC_STDERR], 2) < 0) {
-        return err_errno(err, "cannot set up the standard streams");
-    }
-    if (syscall(SYS_close_range, 3U, ~0U, 0U) < 0) {
-        return err_errno(err, "close_range");
-    }
-    return 0;
-}
-
-/* The command's process up to its program; says why when it cannot be. */
-NORETURN static void be_command(const struct init *init,
-                                const struct request *request, const int *fds)
-{
-    struct err *err = init->failure;
-    int rc;
-
-    reset_signals();
-    (void)setsid();
-    (void)umask(022);
-    rc = init->plan->one_id ? 0 : become_user(err);
-    if (rc == 0) {
-        rc = set_stdio(fds, err);
-    }
-    if (rc == 0 && chdir(request->cwd) < 0) {
-        rc = err_errno(err, "cannot work in '%s'", request->cwd);
-    }
-    if (rc == 0) {
-        rc = filter_install(init->plan->filter);
-        if (rc < 0) {
-            (void)err_set(err, -rc, "cannot install the seccomp filter");
-        }
-    }
-    if (rc == 0) {
-        environ = request->env; /* Where the program is looked for. */
-        (void)execvp(request->argv[0], request->argv);
-        (void)err_errno(err, "cannot run '%s'", request->argv[0]);
-    }
-    _exit(127);
-}
-
-/* Returns once the new process runs its program, or has failed to. */
-static int spawn(const struct init *init, const struct request *request,
-                 const int *fds, pid_t *out, struct err *err)
-{
-    struct clone_args args = {.flags = CLONE_VFORK, .exit_signal = SIGCHLD};
-    pid_t pid;
-
-    if (fds[WIRE_EXEC_CGROUP] >= 0) {
-        args.flags |= CLONE_INTO_CGROUP;
-        args.cgroup = (__u64)fds[WIRE_EXEC_CGROUP];
-    }
-    err_clear(init->failure);
-    pid = (pid_t)syscall(SYS_clone3, &args, sizeof(args));
-    if (pid == 0) {
-        be_command(init, request, fds);
-    }
-    if (pid < 0) {
-        return err_errno(err, "cannot make a process");
-    }
-    if (init->failure->code != 0) {
-        *err = *init->failure;
-        (void)waitpid(pid, NULL, 0);
-        return -err->code;
-    }
-    *out = pid;
-    return 0;
-}
-
-static int share_failure(struct init *init, struct err *err)
-{
-    init->failure = mmap(NULL, sizeof(*init->failure), PROT_READ | PROT_WRITE,
-                         MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    return init->failure == MAP_FAILED ? err_errno(err, "mmap") : 0;
-}
-
 /* Else the daemon would not see the end of what they belong to. */
 static void close_others(const struct init *init)
 {
     (void)close(init->plan->sock);
     (void)close(init->plan->scripts);
+    (void)close(init->plan->oom);
     (void)close(init->signals);
     list_each(node, &init->runs)
     {
@@ -288,21 +113,21 @@ static void close_others(const struct init *init)
 }
 
 /* A child that runs the command and stays until all its processes are gone. */
-NORETURN static void be_reaper(struct init *init, const struct request *request,
+NORETURN static void be_reaper(const struct init *init,
+                               const struct spawn_request *request,
                                const struct run *run, const int *fds)
 {
     struct wire started = {.type = WIRE_STARTED, .n = run->n};
+    struct init_plan plan = *init->plan;
     struct err err = ERR_INIT;
     pid_t pid = 0;
     int rc;
 
     close_others(init);
+    plan.oom = -1; /* It is process 1's. */
     rc = reaper_become(&err);
     if (rc == 0) {
-        rc = share_failure(init, &err);
-    }
-    if (rc == 0) {
-        rc = spawn(init, request, fds, &pid, &err);
+        rc = spawn_command(&plan, request, fds, &pid, &err);
     }
     if (rc < 0) {
         reply_failure(fds[WIRE_EXEC_REPLY], &err);
@@ -313,14 +138,18 @@ NORETURN static void be_reaper(struct init *init, const struct request *request,
     reaper_serve(pid, fds[WIRE_EXEC_REPLY]);
 }
 
-static int spawn_reaper(struct init *init, const struct request *request,
-                        const int *fds, struct run *run, struct err *err)
+static int spawn_reaper(const struct init *init,
+                        const struct spawn_request *request, const int *fds,
+                        struct run *run, struct err *err)
 {
-    pid_t pid = fork();
+    pid_t pid;
 
+    spawn_set_oom(init->plan, true);
+    pid = fork();
     if (pid == 0) {
         be_reaper(init, request, run, fds);
     }
+    spawn_set_oom(init->plan, false);
     if (pid < 0) {
         return err_errno(err, "cannot make a process");
     }
@@ -342,8 +171,8 @@ static void end_run(const struct init *init, struct run *run)
 static int start(struct init *init, uint64_t n, int *fds, struct run *run,
                  struct err *err)
 {
-    struct request request;
-    int rc = read_request(fds[WIRE_EXEC_REQUEST], &request, err);
+    struct spawn_request request;
+    int rc = spawn_read_request(fds[WIRE_EXEC_REQUEST], &request, err);
 
     run->n = n;
     if (rc == 0 && request.head->argc == 0) {
@@ -352,9 +181,9 @@ static int start(struct init *init, uint64_t n, int *fds, struct run *run,
     if (rc == 0) {
         rc = fds[WIRE_EXEC_CGROUP] < 0
                  ? spawn_reaper(init, &request, fds, run, err)
-                 : spawn(init, &request, fds, &run->pid, err);
+                 : spawn_command(init->plan, &request, fds, &run->pid, err);
     }
-    free_request(&request);
+    spawn_free_request(&request);
     return rc;
 }
 
@@ -558,7 +387,7 @@ static int set_up(struct init *init, struct err *err)
     if (clearenv() != 0 || init->signals < 0) {
         return err_errno(err, "cannot set up process 1");
     }
-    return share_failure(init, err);
+    return 0;
 }
 
 void init_serve(const struct init_plan *plan)

@@ -125,11 +125,12 @@ void tree_close(struct tree *tree);
  * @param tmp_bytes the most in each of its directories in memory
  * @param scripts on success: a directory that only the owner of this fd can
  *                write to; the sandbox sees it as WIRE_SCRIPTS
+ * @param oom     on success: the caller's oom_score_adj, to write to
  * @param err     filled on failure
  * @return 0 or a negative errno
  */
 MUST_USE int tree_enter(const struct tree *tree, int64_t tmp_bytes,
-                        int *scripts, struct err *err);
+                        int *scripts, int *oom, struct err *err);
 
 /* ---- idmap.c, overlay.c: a workspace of layers. ---- */
 
@@ -276,9 +277,11 @@ int reaper_count_running(void);
 
 /* What init works with. */
 struct init_plan {
-    int sock;                    /* To the daemon. */
-    int scripts;                 /* The directory WIRE_SCRIPTS, to write to. */
-    bool one_id;                 /* Commands have init's own id. */
+    int sock;    /* To the daemon. */
+    int scripts; /* The directory WIRE_SCRIPTS, to write to. */
+    int oom;     /* Its own oom_score_adj, to write to; -1: none, */
+    int oom_own; /* and what it was. */
+    bool one_id; /* Commands have init's own id. */
     const struct filter *filter; /* For commands. */
 };
 

@@ -27,6 +27,7 @@
 enum {
     INIT_SOCK = 3,
     INIT_SCRIPTS,
+    INIT_OOM,
     INIT_FDS
 };
 
@@ -111,15 +112,16 @@ static int take_ids(bool one_id, struct err *err)
 }
 
 /*
- * Leaves only the two open, under their numbers, so that no other can leak. The
- * standard streams stay taken: else others would come to lie there.
+ * Leaves only the three open, under their numbers, so that no other can leak.
+ * The standard streams stay taken: else others would come to lie there.
  */
-static int keep_only(int sock, int scripts, struct err *err)
+static int keep_only(int sock, int scripts, int oom, struct err *err)
 {
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     int high = fcntl(scripts, F_DUPFD_CLOEXEC, INIT_FDS);
+    int higher = fcntl(oom, F_DUPFD_CLOEXEC, INIT_FDS);
 
-    if (null < 0 || high < 0) {
+    if (null < 0 || high < 0 || higher < 0) {
         return err_errno(err, "/dev/null");
     }
     for (int fd = 0; fd < INIT_SOCK; fd++) {
@@ -129,6 +131,7 @@ static int keep_only(int sock, int scripts, struct err *err)
     }
     if (dup3(sock, INIT_SOCK, O_CLOEXEC) < 0 ||
         dup3(high, INIT_SCRIPTS, O_CLOEXEC) < 0 ||
+        dup3(higher, INIT_OOM, O_CLOEXEC) < 0 ||
         syscall(SYS_close_range, (unsigned)INIT_FDS, ~0U, 0U) < 0) {
         return err_errno(err, "cannot close the keeper's files");
     }
@@ -139,10 +142,11 @@ static int set_up(const struct sandbox_plan *plan, const struct tree *tree,
                   int sock, struct err *err)
 {
     int scripts = -1;
+    int oom = -1;
     int rc = take_ids(plan->one_id, err);
 
     if (rc == 0) {
-        rc = tree_enter(tree, plan->quota.tmp_bytes, &scripts, err);
+        rc = tree_enter(tree, plan->quota.tmp_bytes, &scripts, &oom, err);
     }
     if (rc == 0) {
         rc = raise_loopback(err);
@@ -159,7 +163,16 @@ static int set_up(const struct sandbox_plan *plan, const struct tree *tree,
     if (rc == 0) {
         rc = drop_privileges(plan->one_id, err);
     }
-    return rc == 0 ? keep_only(sock, scripts, err) : rc;
+    return rc == 0 ? keep_only(sock, scripts, oom, err) : rc;
+}
+
+static int read_int(int fd)
+{
+    char text[16];
+    ssize_t n = pread(fd, text, sizeof(text) - 1, 0);
+
+    text[n < 0 ? 0 : n] = '\0';
+    return (int)strtol(text, NULL, 10);
 }
 
 /*
@@ -169,10 +182,11 @@ static int set_up(const struct sandbox_plan *plan, const struct tree *tree,
 NORETURN static void be_init(const struct sandbox_plan *plan, int go, int sock,
                              const struct tree *tree)
 {
-    const struct init_plan serve = {.sock = INIT_SOCK,
-                                    .scripts = INIT_SCRIPTS,
-                                    .one_id = plan->one_id,
-                                    .filter = plan->filter};
+    struct init_plan serve = {.sock = INIT_SOCK,
+                              .scripts = INIT_SCRIPTS,
+                              .oom = INIT_OOM,
+                              .one_id = plan->one_id,
+                              .filter = plan->filter};
     struct wire wire = {.type = WIRE_FAILED};
     struct err err = ERR_INIT;
     char byte;
@@ -186,6 +200,7 @@ NORETURN static void be_init(const struct sandbox_plan *plan, int go, int sock,
         (void)snprintf(wire.words, sizeof(wire.words), "%s", err.msg);
         _exit(wire_send(sock, &wire, NULL, 0, &err) == 0 ? 1 : 2);
     }
+    serve.oom_own = read_int(INIT_OOM);
     init_serve(&serve);
 }
 
@@ -229,10 +244,6 @@ static int let_go(pid_t pid, const struct sandbox_plan *plan, int go,
 {
     int rc = write_maps(pid, plan, err);
 
-    if (rc == 0) {
-        /* Where memory ends, sandboxes end before the daemon does. */
-        rc = write_proc(pid, "oom_score_adj", "1000", err);
-    }
     if (rc == 0 && write(go, "", 1) != 1) {
         rc = err_errno(err, "the sandbox's first process ended at once");
     }

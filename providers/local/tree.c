@@ -19,6 +19,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
@@ -461,6 +462,24 @@ static int mask(const char *path, struct err *err)
     return rc < 0 ? err_errno(err, "cannot mask %s", path) : 0;
 }
 
+/* Through a mount of its own: that of all will be read-only. */
+static int open_oom(int *out, struct err *err)
+{
+    AUTO_FD int proc =
+        open_tree(AT_FDCWD, "/proc", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+    int fd = -1;
+
+    /* The file is the caller's as long as it may be dumped. */
+    if (proc >= 0 && prctl(PR_SET_DUMPABLE, 1) == 0) {
+        fd = openat(proc, "self/oom_score_adj", O_RDWR | O_CLOEXEC);
+    }
+    if (fd < 0) {
+        return err_errno(err, "oom_score_adj");
+    }
+    *out = fd;
+    return 0;
+}
+
 /*
  * Nothing in it can be written, be it of the whole machine or of a process: a
  * command must not make its own memory dearer where memory ends.
@@ -503,9 +522,10 @@ static int mount_scripts(int *out, struct err *err)
 }
 
 int tree_enter(const struct tree *tree, int64_t tmp_bytes, int *scripts,
-               struct err *err)
+               int *oom, struct err *err)
 {
     AUTO_FD int to_scripts = -1;
+    AUTO_FD int to_oom = -1;
     int rc;
 
     if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0) {
@@ -529,7 +549,10 @@ int tree_enter(const struct tree *tree, int64_t tmp_bytes, int *scripts,
         chdir("/") < 0) {
         return err_errno(err, "cannot leave the machine's root directory");
     }
-    rc = guard_proc(err);
+    rc = open_oom(&to_oom, err);
+    if (rc == 0) {
+        rc = guard_proc(err);
+    }
     if (rc == 0) {
         rc = set_attr(AT_FDCWD, "/dev", 0, SYSTEM_ATTR, err);
     }
@@ -538,6 +561,7 @@ int tree_enter(const struct tree *tree, int64_t tmp_bytes, int *scripts,
     }
     if (rc == 0) {
         *scripts = TAKE_FD(to_scripts);
+        *oom = TAKE_FD(to_oom);
     }
     return rc;
 }

@@ -254,6 +254,47 @@ static void who_takes_too_much_memory_is_ended_and_told(void **state)
     assert_int_equal(bench_sh(&room->bench, &room->hog, "echo ok", "ok\n"), 0);
 }
 
+static void where_memory_ends_the_first_process_is_the_last(void **state)
+{
+    struct room *room = *state;
+
+    assert_int_equal(
+        bench_sh(&room->bench, &room->hog,
+                 "test $(cat /proc/1/oom_score_adj) -lt 1000 && "
+                 "cat /proc/self/oom_score_adj; "
+                 "(echo 0 >/proc/self/oom_score_adj) 2>/dev/null || echo no",
+                 "1000\nno\n"),
+        0);
+}
+
+/* It may hold up the other, which is its like, but not process 1. */
+static void who_stops_all_others_does_not_stop_the_sandbox(void **state)
+{
+    struct room *room = *state;
+    const struct command other = {.n = bench_next(),
+                                  .shell = "echo ok",
+                                  .shell_size = 7,
+                                  .timeout_ms = 500};
+    const char *loop = "perl -e 'print qq(ready\n); 1 while kill STOP => -1'";
+    struct command hog = {.n = bench_next(),
+                          .shell = loop,
+                          .shell_size = strlen(loop),
+                          .timeout_ms = 1500};
+    struct bench_run runs[2];
+
+    bench_run_init(&runs[0]);
+    bench_run_init(&runs[1]);
+    bench_start(&room->bench, &room->hog, &hog, &runs[0]);
+    bench_start(&room->bench, &room->hog, &other, &runs[1]);
+    (void)bench_exited(&runs[1]);
+    assert_int_equal(bench_exited(&runs[0]).end, COMMAND_TIMEOUT);
+    for (int i = 0; i < 2; i++) {
+        bench_closed(&runs[i]);
+        bench_run_done(&runs[i]);
+    }
+    assert_int_equal(bench_sh(&room->bench, &room->hog, "echo ok", "ok\n"), 0);
+}
+
 static void who_forks_too_much_is_held(void **state)
 {
     struct room *room = *state;
@@ -304,6 +345,8 @@ int main(void)
         IN_ROOM(who_fills_the_disk_is_ended_and_can_clear_it),
         IN_ROOM(who_fills_it_from_the_background_is_ended_too),
         IN_ROOM(who_takes_too_much_memory_is_ended_and_told),
+        IN_ROOM(where_memory_ends_the_first_process_is_the_last),
+        IN_ROOM(who_stops_all_others_does_not_stop_the_sandbox),
         IN_ROOM(who_forks_too_much_is_held),
         IN_ROOM(who_computes_has_its_share),
     };
