@@ -213,7 +213,6 @@ static int by_name(const void *a, const void *b)
                   ((const struct profile *)b)->name);
 }
 
-/* Takes dir. */
 static int add_entries(struct registry *registry, const char *path, DIR *dir,
                        struct err *err)
 {
@@ -232,7 +231,6 @@ static int add_entries(struct registry *registry, const char *path, DIR *dir,
             rc = err_errno(err, "list the directory");
         }
     }
-    (void)closedir(dir);
     return rc < 0 ? err_wrap(err, rc, "profile '%s/%s'", path, file ? file : "")
                   : 0;
 }
@@ -248,6 +246,9 @@ int registry_read_profiles(struct registry *registry, const char *dir,
     }
     rc = opened ? add_entries(registry, dir, opened, err)
                 : add_builtin(registry, err);
+    if (opened) {
+        (void)closedir(opened);
+    }
     if (rc == 0) {
         qsort(registry->profiles, registry->profile_count,
               sizeof(struct profile), by_name);

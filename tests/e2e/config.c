@@ -303,7 +303,7 @@ static const struct script trust[] = {
             "\"/error\").read().splitlines()[-1]\n"
             "    print(k, a, b, (\"key '\\''%s'\\''\" % k) in "
             "words)\n") "echo host x1 > $M/new\n" PYTHON("os.chdir(\"."
-                                                         "./t1\")\n"
+                                                         "./x1\")\n"
                                                          "c = "
                                                          "config()\n"
                                                          "print(c["
@@ -395,21 +395,22 @@ static void a_start_that_cannot_be_tells_why(void **state)
         "\n"
         "try \"profiles=$T/none\"; try \"base=$T/none\"; try base=/\n"
         "try trust=me",
-        "sessionfs: profile 'T/p/x.json': session_sandbox config requires "
+        "sessionfs: error: profile 'T/p/x.json': session_sandbox config "
+        "requires "
         "non-empty 'provider'\n1\n"
-        "sessionfs: profile 'T/p/x.json': provider_config key 'base': "
+        "sessionfs: error: profile 'T/p/x.json': provider_config key 'base': "
         "'T/m/sessions' lies in the mount\n1\n"
-        "sessionfs: profile 'T/p/x.json': provider_config key 'socket': "
+        "sessionfs: error: profile 'T/p/x.json': provider_config key 'socket': "
         "'T/deep/link/x' lies in the mount\n1\n"
-        "sessionfs: profile 'T/p/x.json': provider_config key 'base': "
+        "sessionfs: error: profile 'T/p/x.json': provider_config key 'base': "
         "'T/s/y' overlaps the state directory\n1\n"
-        "sessionfs: profile 'T/p/x.json': provider_config key 'base': "
+        "sessionfs: error: profile 'T/p/x.json': provider_config key 'base': "
         "'/' overlaps the state directory\n1\n"
         "sessionfs: option 'profiles': 'T/none': No such file or directory\n"
         "2\n"
         "sessionfs: option 'base': 'T/none': No such file or directory\n2\n"
         "sessionfs: option 'base': the mount point lies in it\n2\n"
-        "sessionfs: option 'trust' must be operator or config\n2\n");
+        "sessionfs: option 'trust' cannot be 'me', but operator|config\n2\n");
 }
 
 int main(int argc, char **argv)
