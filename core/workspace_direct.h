@@ -211,13 +211,13 @@ MUST_USE int direct_node_meet(struct direct_node *dir, const char *name, int fd,
                               struct err *err);
 
 /**
- * Notes that a name was moved by us: its file, where known, is told.
+ * Notes that a name was moved by us: its file, where known, is told. Only what
+ * was last seen under the old name has not wandered thereby.
  *
- * @param dir    where it is now
- * @param dir_fd O_PATH of that
- * @param name   under which
+ * @param move  what was done
+ * @param to_fd O_PATH of the directory where it is now
  */
-void direct_node_moved(struct direct_node *dir, int dir_fd, const char *name);
+void direct_node_moved(const struct ws_move *move, int to_fd);
 
 /**
  * Notes that a file has one more name.

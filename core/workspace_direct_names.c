@@ -476,9 +476,16 @@ int direct_rename(const struct ws_move *move, struct err *err)
         0) {
         rc = err_errno(err, "rename");
     } else {
-        direct_node_moved(to, to_fd, move->new_name);
+        direct_node_moved(move, to_fd);
         if (move->flags & RENAME_EXCHANGE) {
-            direct_node_moved(from, from_fd, move->name);
+            const struct ws_move back = {
+                .from = move->to,
+                .name = move->new_name,
+                .to = move->from,
+                .new_name = move->name,
+            };
+
+            direct_node_moved(&back, from_fd);
         }
     }
     direct_fd_put(to);

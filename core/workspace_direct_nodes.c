@@ -238,19 +238,25 @@ int direct_node_meet(struct direct_node *dir, const char *name, int fd,
     return 0;
 }
 
-void direct_node_moved(struct direct_node *dir, int dir_fd, const char *name)
+void direct_node_moved(const struct ws_move *move, int to_fd)
 {
-    struct direct *d = direct_tree(dir);
+    const struct direct_node *from = direct_node_of(move->from);
+    struct direct_node *to = direct_node_of(move->to);
+    struct direct *d = direct_tree(to);
     struct stat attr;
     struct direct_node *node;
 
-    if (fstatat(dir_fd, name, &attr, AT_SYMLINK_NOFOLLOW) < 0) {
+    if (fstatat(to_fd, move->new_name, &attr, AT_SYMLINK_NOFOLLOW) < 0) {
         return;
     }
     mutex_lock(&d->base.lock);
     node = find(d, &(struct direct_key){attr.st_dev, attr.st_ino});
     if (node) {
-        place_locked(d, node, dir, name, true);
+        /* The sandbox may have put another one there meanwhile. */
+        bool by_us = node->name && is_in(node, from) &&
+                     strcmp(node->name, move->name) == 0;
+
+        place_locked(d, node, to, move->new_name, by_us);
     }
     mutex_unlock(&d->base.lock);
 }

@@ -450,6 +450,54 @@ a_link_in_a_directory_that_we_moved_leads_as_far_as_before(void **state)
     }
 }
 
+/* While we move w, the sandbox puts x, which is known as /x, where w came. */
+static bool swap_after_rename;
+
+int __real_renameat2(int from_fd, const char *from, int to_fd, const char *to,
+                     unsigned flags);
+int __wrap_renameat2(int from_fd, const char *from, int to_fd, const char *to,
+                     unsigned flags);
+
+int __wrap_renameat2(int from_fd, const char *from, int to_fd, const char *to,
+                     unsigned flags)
+{
+    int rc = __real_renameat2(from_fd, from, to_fd, to, flags);
+
+    if (rc == 0 && swap_after_rename) {
+        assert_int_equal(
+            __real_renameat2(from_fd, "x", to_fd, to, RENAME_EXCHANGE), 0);
+    }
+    return rc;
+}
+
+static void what_is_swapped_in_while_we_rename_has_wandered(void **state)
+{
+    struct fixture *fx = *state;
+    struct ws_node *held[5];
+    char text[64];
+
+    fixture_mkdir(fx, "a");
+    fixture_mkdir(fx, "a/b");
+    fixture_mkdir(fx, "w");
+    fixture_mkdir(fx, "x");
+    assert_int_equal(symlink("../../x", host(fx, "x/l")), 0);
+    held[0] = fixture_at(fx, "a");
+    held[1] = fixture_at(fx, "a/b");
+    held[2] = fixture_at(fx, "w");
+    held[3] = fixture_at(fx, "x");
+    held[4] = fixture_at(fx, "x/l");
+    swap_after_rename = true;
+    assert_int_equal(fixture_rename(fx, "w", "a/b/w", 0), 0);
+    swap_after_rename = false;
+    assert_int_equal(
+        faccessat(AT_FDCWD, host(fx, "a/b/w/l"), F_OK, AT_SYMLINK_NOFOLLOW), 0);
+    assert_int_equal(ws_readlink(held[4], &fx->ctx, text, 64, &fx->err),
+                     -EACCES);
+    for (size_t i = 0; i < sizeof(held) / sizeof(held[0]); i++) {
+        ws_node_unref(held[i]);
+    }
+}
+
 static void looking_up_and_forgetting_takes_no_memory(void **state)
 {
     struct fixture *fx = *state;
@@ -492,6 +540,7 @@ int main(void)
         FIXTURE_DIRECT_BOTH(no_link_leads_out_of_a_directory_that_wandered),
         FIXTURE_DIRECT_BOTH(
             a_link_in_a_directory_that_we_moved_leads_as_far_as_before),
+        FIXTURE_DIRECT_BOTH(what_is_swapped_in_while_we_rename_has_wandered),
         FIXTURE_DIRECT_BOTH(looking_up_and_forgetting_takes_no_memory),
     };
 
