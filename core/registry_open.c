@@ -42,6 +42,9 @@ static int open_all(struct registry *registry,
         rc = registry_set_places(registry, config, err);
     }
     if (rc == 0) {
+        rc = registry_read_profiles(registry, config->profiles, err);
+    }
+    if (rc == 0) {
         rc = store_open(registry->state_dir, registry->wait_ms,
                         &registry->store, err);
     }
@@ -54,9 +57,6 @@ static int open_all(struct registry *registry,
     }
     if (rc == 0) {
         rc = store_exec_lose_all(registry->store, err);
-    }
-    if (rc == 0) {
-        rc = registry_read_profiles(registry, config->profiles, err);
     }
     if (rc == 0) {
         rc = registry_open_provider(registry, registry->provider, &provider,
