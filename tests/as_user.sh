@@ -13,29 +13,32 @@ fi
 if [ "$1" != --inside ]; then
     top=$(mktemp -d /var/tmp/as_user.XXXXXX) || exit 1
     chmod 755 "$top"
-    unshare -m "$0" --inside "$top" "$@"
+    mkdir "$top/mounts" "$top/home"
+    chown 12345:12345 "$top/home"
+    unshare -m --propagation private "$0" --inside "$top" "$@"
     rc=$?
-    rmdir "$top"
+    # The mounts went with their namespace: were one left, this would fail.
+    rmdir "$top/mounts" && rm -rf --one-file-system "$top"
     exit "$rc"
 fi
 
-top=$2
+top=$2/mounts
+home=$2/home
 program=$3
 shift 3
 # The directory of the build may be closed to others: a mount is not.
 bin=$(dirname "$(readlink -f "$program")")
 name=$(basename "$program")
 mount -t tmpfs -o mode=755 none "$top" || exit 1
-mkdir "$top/bin" "$top/home"
+mkdir "$top/bin"
+mount --bind "$bin" "$top/bin" || exit 1
 mknod -m 666 "$top/fuse" c 10 229
 mount --bind "$top/fuse" /dev/fuse || exit 1
-mount --bind "$bin" "$top/bin" || exit 1
-chown 12345:12345 "$top/home"
 # fusermount3 wants a name.
 cp /etc/passwd "$top/passwd"
-echo "as_user:x:12345:12345::$top/home:/bin/sh" >>"$top/passwd"
+echo "as_user:x:12345:12345::$home:/bin/sh" >>"$top/passwd"
 mount --bind "$top/passwd" /etc/passwd || exit 1
-cd "$top/home" || exit 1
+cd "$home" || exit 1
 exec setpriv --reuid 12345 --regid 12345 --clear-groups \
-    env -i PATH="$PATH" CI="${CI:-}" HOME="$top/home" TMPDIR="$top/home" \
+    env -i PATH="$PATH" CI="${CI:-}" HOME="$home" TMPDIR="$home" \
     SESSIONFS_PROGRAM="$top/bin/sessionfs" "$top/bin/$name" "$@"
