@@ -95,11 +95,11 @@ static int prepare(struct preparation *out, const struct box *box,
 }
 
 /* Hands the command to init and waits until it runs. */
-static int hand_over(const struct box *box, uint64_t n,
-                     struct preparation *preparation,
-                     const struct limits *limits, int64_t *pid, struct err *err)
+static int hand_over(struct running *running, struct preparation *preparation,
+                     const struct limits *limits, struct err *err)
 {
-    struct wire wire = {.type = WIRE_EXEC, .n = n};
+    const struct box *box = running->box;
+    struct wire wire = {.type = WIRE_EXEC, .n = running->n};
     int rc = box_send(box, &wire, preparation->fds, WIRE_FD_MAX, err);
 
     while (rc == -EAGAIN) {
@@ -120,12 +120,15 @@ static int hand_over(const struct box *box, uint64_t n,
         (ssize_t)sizeof(wire)) {
         return err_set(err, EHOSTDOWN, "the sandbox ended");
     }
-    if (wire.type != WIRE_STARTED) {
+    if (wire.type == WIRE_EXITED) {
+        /* It killed its reaper before that could tell of its start. */
+        running_note_end(running, true, wire.code);
+    } else if (wire.type != WIRE_STARTED) {
         wire.words[sizeof(wire.words) - 1] = '\0';
         return err_set(err, wire.code > 0 ? wire.code : EPROTO, "%s",
                        wire.words);
     }
-    *pid = wire.pid;
+    running->pid = wire.pid;
     return 0;
 }
 
@@ -168,8 +171,7 @@ static int start_prepared(struct running *running,
         return rc;
     }
     preparation->fds[WIRE_EXEC_CGROUP] = running->cgroup;
-    rc = hand_over(running->box, running->n, preparation, limits, &running->pid,
-                   err);
+    rc = hand_over(running, preparation, limits, err);
     preparation->fds[WIRE_EXEC_CGROUP] = -1;
     if (rc < 0) {
         abandon(running);

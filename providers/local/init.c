@@ -42,6 +42,7 @@ struct run {
 struct init {
     const struct init_plan *plan;
     int signals;
+    bool frozen; /* By us: what is stopped shall stay so. */
     struct list runs;
 };
 
@@ -283,11 +284,12 @@ static void serve_end(const struct init *init, uint64_t n, int signal)
     }
 }
 
-static void serve_freeze(const struct init *init, bool freeze)
+static void serve_freeze(struct init *init, bool freeze)
 {
     struct wire wire = {.type = WIRE_FROZEN};
     struct err err = ERR_INIT;
 
+    init->frozen = freeze;
     (void)kill(-1, freeze ? SIGSTOP : SIGCONT);
     wire.code = freeze ? reaper_count_running() : 0;
     if (wire_send(init->plan->sock, &wire, NULL, 0, &err) < 0) {
@@ -360,6 +362,19 @@ static void tell_end(struct init *init, pid_t pid, int status)
     }
 }
 
+/* A command may stop its reaper, which then could tell nothing. */
+static void continue_reaper(const struct init *init, pid_t pid)
+{
+    list_each(node, &init->runs)
+    {
+        const struct run *run = container_of(node, struct run, link);
+
+        if (run->pid == pid && run->cgroup < 0 && !init->frozen) {
+            (void)kill(pid, SIGCONT);
+        }
+    }
+}
+
 static void reap(struct init *init)
 {
     struct signalfd_siginfo info;
@@ -368,10 +383,14 @@ static void reap(struct init *init)
 
     while (read(init->signals, &info, sizeof(info)) > 0) {
     }
-    pid = waitpid(-1, &status, WNOHANG);
+    pid = waitpid(-1, &status, WNOHANG | WUNTRACED);
     while (pid > 0) {
-        tell_end(init, pid, status);
-        pid = waitpid(-1, &status, WNOHANG);
+        if (WIFSTOPPED(status)) {
+            continue_reaper(init, pid);
+        } else {
+            tell_end(init, pid, status);
+        }
+        pid = waitpid(-1, &status, WNOHANG | WUNTRACED);
     }
 }
 

@@ -258,8 +258,7 @@ static void on_output(void *arg, uint32_t events)
     close_if_done(stream->running);
 }
 
-/* Notes how it ended, unless it is we who end it. */
-static void note_end(struct running *running, bool told, int status)
+void running_note_end(struct running *running, bool told, int status)
 {
     struct command_result *result = &running->result;
     bool ours = running->phase != RUNNING_FREELY;
@@ -275,6 +274,7 @@ static void note_end(struct running *running, bool told, int status)
     if (!ours) {
         result->end = end;
     }
+    running->told = true;
 }
 
 static void on_reply(void *arg, uint32_t events)
@@ -286,8 +286,7 @@ static void on_reply(void *arg, uint32_t events)
 
     (void)events;
     if (!running->told) {
-        note_end(running, told, told ? wire.code : 0);
-        running->told = true;
+        running_note_end(running, told, told ? wire.code : 0);
     }
     if (n <= 0 || running->cgroup >= 0) {
         loop_source_free(running->reply_source);
@@ -358,6 +357,9 @@ static void follow(void *arg)
         return;
     }
     loop_timer_set(running->timer, running->timeout_at_ms);
+    if (running->told) {
+        settle(running);
+    }
 }
 
 void running_follow(struct running *running)

@@ -85,6 +85,10 @@ int running_kill(const struct running *running, struct err *err);
  */
 void running_stop(struct running *running, const struct err *why);
 
+/** Notes how the command ended, unless it is we who end it. @param running
+ *  not yet told of @param told whether that is known @param status of wait */
+void running_note_end(struct running *running, bool told, int status);
+
 /** Closes its output and ends it as it is. @param running in the loop's
  *  thread; freed */
 void running_close(struct running *running);

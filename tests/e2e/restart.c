@@ -80,7 +80,7 @@ static void a_new_daemon_clears_its_own_dead_mount(void **state)
     expect_errno(access(mnt.session, F_OK), ENOTCONN);
     mnt_start();
     expect_text(in("status"), "absent\n");
-    expect_errno(umount2(at("sessions"), 0), EINVAL);
+    expect_errno(umount2(at("sessions"), 0), geteuid() == 0 ? EINVAL : EPERM);
 }
 
 static void a_second_daemon_is_refused_with_the_pid(void **state)
