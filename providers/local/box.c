@@ -19,6 +19,7 @@
 enum {
     POLL_FIRST_US = 30,  /* The kernel tells of a freeze 10 ms late; */
     POLL_MOST_US = 2000, /* so we look, ever more seldom. */
+    FORKS_ON = 1,        /* Looks at which forks fail again and again. */
     ABANDON_MS = 1000,   /* For the end of one that did not become ready. */
 };
 
@@ -325,6 +326,29 @@ static int64_t count_met(const struct box *box, enum wire_control what)
     return cgroup_count(group, "pids.events", "max");
 }
 
+static void tell_pids(const struct box *box, struct err *why)
+{
+    (void)err_set(why, EDQUOT,
+                  "pids: the sandbox had its %" PRId64
+                  " processes, and could make no more",
+                  box->quota.pids);
+}
+
+bool box_forks_on(struct box *box, struct err *why)
+{
+    const int64_t now = count_met(box, WIRE_CONTROL_PIDS);
+
+    box->refusals = now > box->refused ? box->refusals + 1 : 0;
+    box->refused = now;
+    if (box->refusals <= FORKS_ON) {
+        return false;
+    }
+    /* Once more only when it goes on. */
+    box->refusals = 0;
+    tell_pids(box, why);
+    return true;
+}
+
 bool box_met_limit(struct box *box, struct err *why)
 {
     const int64_t memory = count_met(box, WIRE_CONTROL_MEMORY);
@@ -337,10 +361,7 @@ bool box_met_limit(struct box *box, struct err *why)
                       "had taken its %" PRId64 " bytes",
                       box->quota.memory_bytes);
     } else if (pids > box->met[WIRE_CONTROL_PIDS]) {
-        (void)err_set(why, EDQUOT,
-                      "pids: the sandbox had its %" PRId64
-                      " processes, and could make no more",
-                      box->quota.pids);
+        tell_pids(box, why);
     } else {
         met = false;
     }

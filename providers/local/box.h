@@ -30,6 +30,8 @@ struct box {
     int groups[WIRE_CONTROLS];   /* Of version 1, or -1, */
     char groups_name[32];        /* all of this name. */
     int64_t met[WIRE_CONTROLS];  /* How often each limit was; loop's thread. */
+    int64_t refused;             /* Forks, as last seen by box_forks_on(), */
+    unsigned refusals;           /* and how many times in a row more. */
     atomic_bool frozen;          /* As it was last asked for. */
     atomic_uint_fast64_t serial; /* Names its commands' cgroups. */
     struct list leftovers;       /* Those of ended ones; the loop's thread. */
@@ -109,6 +111,16 @@ void box_sweep(struct box *box, struct box_leftover *more);
  * @return whether one was
  */
 bool box_met_limit(struct box *box, struct err *why);
+
+/**
+ * Finds out whether forks have failed since the last call, and since the one
+ * before that: whether somebody does not stop trying. One thread.
+ *
+ * @param box a box
+ * @param why filled when it is so
+ * @return whether it is so
+ */
+bool box_forks_on(struct box *box, struct err *why);
 
 /** Kills what ended commands have left behind. In the loop's thread.
  *  @param box a box */

@@ -36,6 +36,7 @@ static provider_limits_fn local_limits;
 static provider_room_fn local_room;
 static provider_root_fn local_root;
 static watch_stop_fn stop_for_room;
+static watch_turn_fn stop_forkers;
 static provider_changes_fn local_changes;
 
 const struct provider_ops provider_local = {
@@ -127,6 +128,10 @@ static int open_parts(struct local *local, const struct provider_env *env,
     struct cancel never = CANCEL_NEVER;
     struct limits limits = {.deadline_ms = clock_deadline(OPEN_MS),
                             .cancel = &never};
+    const struct watch_calls calls = {.open = volume_open_written,
+                                      .stop = stop_for_room,
+                                      .turn = stop_forkers,
+                                      .arg = local};
     int rc = link_open(&limits, &local->link, err);
 
     if (rc < 0) {
@@ -135,8 +140,7 @@ static int open_parts(struct local *local, const struct provider_env *env,
     rc = volumes_new(local->link, &local->volumes);
     rc = rc < 0 ? err_set(err, -rc, "out of memory") : 0;
     if (rc == 0) {
-        rc = watch_new(env->state_dir, volume_open_written, stop_for_room,
-                       local, &local->watch, err);
+        rc = watch_new(env->state_dir, &calls, &local->watch, err);
     }
     if (rc < 0) {
         volumes_free(local->volumes);
@@ -265,6 +269,35 @@ static int begin_watch(struct local *local, const struct sandbox *sandbox,
 static void stop_for_room(void *arg, uint64_t number, const struct err *why)
 {
     command_stop_all(arg, number, why);
+}
+
+/* A sandbox whose processes fork on and on where they may not; 0: none. */
+static uint64_t find_forker(struct local *local, struct err *why)
+{
+    uint64_t number = 0;
+
+    mutex_lock(&local->lock);
+    list_each(node, &local->boxes)
+    {
+        struct box *box = container_of(node, struct box, link);
+
+        if (!atomic_load(&box->frozen) && box_forks_on(box, why)) {
+            number = box->number;
+        }
+    }
+    mutex_unlock(&local->lock);
+    return number;
+}
+
+/* Of several the others are found in the next turn. */
+static void stop_forkers(void *arg)
+{
+    struct err why = ERR_INIT;
+    uint64_t number = find_forker(arg, &why);
+
+    if (number) {
+        command_stop_all(arg, number, &why);
+    }
 }
 
 /* A new run; the old one, if any, is dead. */

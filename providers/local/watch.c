@@ -54,9 +54,7 @@ struct room {
 
 struct watch {
     int state;
-    watch_open_fn *open;
-    watch_stop_fn *stop;
-    void *arg;
+    struct watch_calls calls;
     pthread_t thread;
     struct mutex lock;
     struct cond change;
@@ -310,7 +308,7 @@ static bool begin_sum(struct watch *watch, uint64_t number, struct sum *out)
 
 static void read_tree(const struct watch *watch, struct sum *sum)
 {
-    AUTO_FD int top = watch->open(sum->dir);
+    AUTO_FD int top = watch->calls.open(sum->dir);
     int64_t begin = clock_ms();
 
     if (top >= 0) {
@@ -395,7 +393,7 @@ static void look(struct watch *watch)
         growth = end_sum(watch, due[i], &sum, &room, &why);
         free(sum.dir);
         if (why.code) {
-            watch->stop(watch->arg, due[i], &why);
+            watch->calls.stop(watch->calls.arg, due[i], &why);
         } else if (growth > most) {
             most = growth;
             hog = due[i];
@@ -404,7 +402,7 @@ static void look(struct watch *watch)
     free(due);
     if (room.low && hog) {
         (void)refuse_low(&room, &why);
-        watch->stop(watch->arg, hog, &why);
+        watch->calls.stop(watch->calls.arg, hog, &why);
     }
 }
 
@@ -445,6 +443,9 @@ static void *watch_main(void *arg)
 
     while (await_turn(watch)) {
         look(watch);
+        if (watch->calls.turn) {
+            watch->calls.turn(watch->calls.arg);
+        }
     }
     return NULL;
 }
@@ -482,9 +483,8 @@ static void free_watch(struct watch *watch)
     free(watch);
 }
 
-int watch_new(const char *state_dir, watch_open_fn *open_tree,
-              watch_stop_fn *stop, void *arg, struct watch **out,
-              struct err *err)
+int watch_new(const char *state_dir, const struct watch_calls *calls,
+              struct watch **out, struct err *err)
 {
     struct watch *watch = calloc(1, sizeof(*watch));
     int rc = 0;
@@ -492,9 +492,7 @@ int watch_new(const char *state_dir, watch_open_fn *open_tree,
     if (!watch) {
         return err_set(err, ENOMEM, "out of memory");
     }
-    watch->open = open_tree;
-    watch->stop = stop;
-    watch->arg = arg;
+    watch->calls = *calls;
     mutex_init(&watch->lock);
     cond_init(&watch->change);
     list_init(&watch->all);

@@ -25,21 +25,29 @@ typedef void watch_stop_fn(void *arg, uint64_t number, const struct err *why);
  *  directory, or -1 */
 typedef int watch_open_fn(const char *dir);
 
+/** Looks at other things. In the watch's thread, at each turn, without a lock.
+ *  @param arg the maker's */
+typedef void watch_turn_fn(void *arg);
+
+struct watch_calls {
+    watch_open_fn *open;
+    watch_stop_fn
+        *stop; /* For one that is over its limit, or fills the disk. */
+    watch_turn_fn *turn; /* NULL: there is nothing else. */
+    void *arg;           /* Of stop and turn. */
+};
+
 /**
  * Starts a watch.
  *
  * @param state_dir in the file system that is watched
- * @param open      opens a session's tree
- * @param stop      called for a session that is over its limit, or that fills
- *                  the disk
- * @param arg       given to stop
+ * @param calls     what it calls; copied
  * @param out       the watch, on success
  * @param err       filled on failure
  * @return 0 or a negative errno
  */
-MUST_USE int watch_new(const char *state_dir, watch_open_fn *open,
-                       watch_stop_fn *stop, void *arg, struct watch **out,
-                       struct err *err);
+MUST_USE int watch_new(const char *state_dir, const struct watch_calls *calls,
+                       struct watch **out, struct err *err);
 
 /** @param watch its thread ends; freed; NULL is fine */
 void watch_free(struct watch *watch);

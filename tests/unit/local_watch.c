@@ -56,13 +56,13 @@ static int open_dir(const char *dir)
 
 static void start(struct ground *ground)
 {
+    const struct watch_calls calls = {
+        .open = open_dir, .stop = on_stop, .arg = &ground->told};
     struct err err = ERR_INIT;
 
     mutex_init(&ground->told.lock);
     cond_init(&ground->told.change);
-    assert_int_equal(watch_new(ground->dir, open_dir, on_stop, &ground->told,
-                               &ground->watch, &err),
-                     0);
+    assert_int_equal(watch_new(ground->dir, &calls, &ground->watch, &err), 0);
 }
 
 static int set_up(void **state)
