@@ -226,8 +226,11 @@ static int destroy(struct session *session, const struct caller *caller,
                    struct err *err)
 {
     struct store_event event = {.name = "sandbox.deleted", .caller = caller};
-    int rc = mark_deleting(session, caller, err);
+    struct store *store = session->registry->store;
+    int rc;
 
+    store_spend_reserve(store);
+    rc = mark_deleting(session, caller, err);
     if (rc < 0) {
         return rc;
     }
@@ -243,6 +246,7 @@ static int destroy(struct session *session, const struct caller *caller,
     if (rc < 0) {
         session_retry(session);
     }
+    store_keep_reserve(store);
     session_changed(session);
     return rc;
 }

@@ -11,9 +11,11 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 
 enum {
-    BUSY_MS = 10000
+    BUSY_MS = 10000,
+    RESERVE_SIZE = 4 * 1024 * 1024
 };
 
 /* Entry k brings a database from user_version k to k + 1. */
@@ -203,6 +205,40 @@ static int open_locked(struct store *store, const char *dir, struct err *err)
     return rc < 0 ? rc : migrate(store, err);
 }
 
+/* Without room for it now, or with a file system that has none to give. */
+static void keep_reserve(const struct store *store)
+{
+    if (store->reserve >= 0) {
+        (void)fallocate(store->reserve, 0, 0, RESERVE_SIZE);
+    }
+}
+
+static void open_reserve(struct store *store, const char *dir)
+{
+    char path[PATH_MAX];
+
+    if (snprintf(path, sizeof(path), "%s/reserve", dir) < PATH_MAX) {
+        store->reserve =
+            open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    }
+    keep_reserve(store);
+}
+
+void store_spend_reserve(struct store *store)
+{
+    struct statvfs st;
+
+    if (store->reserve >= 0 && fstatvfs(store->reserve, &st) == 0 &&
+        st.f_bavail * st.f_frsize < RESERVE_SIZE) {
+        (void)!ftruncate(store->reserve, 0);
+    }
+}
+
+void store_keep_reserve(struct store *store)
+{
+    keep_reserve(store);
+}
+
 int store_open(const char *dir, int64_t wait_ms, struct store **out,
                struct err *err)
 {
@@ -214,10 +250,12 @@ int store_open(const char *dir, int64_t wait_ms, struct store **out,
     }
     mutex_init(&store->lock);
     store->lock_fd = -1;
+    store->reserve = -1;
     rc = store_dir_lock(dir, wait_ms, &store->lock_fd, err);
     if (rc == 0) {
         mutex_lock(&store->lock);
         rc = open_locked(store, dir, err);
+        open_reserve(store, dir);
         mutex_unlock(&store->lock);
     }
     if (rc < 0) {
@@ -243,6 +281,7 @@ void store_close(struct store *store)
     store->db = NULL;
     mutex_unlock(&store->lock);
     mutex_done(&store->lock);
+    cleanup_fd(&store->reserve);
     cleanup_fd(&store->lock_fd);
     free(store);
 }

@@ -61,6 +61,12 @@ MUST_USE int store_open(const char *dir, int64_t wait_ms, struct store **out,
 /** @param store one that is about to be closed: others may wait for it */
 void store_closing(struct store *store);
 
+/** Gives a full disk back what was kept for this, so that a deletion can be
+ *  recorded. @param store the store */
+void store_spend_reserve(struct store *store);
+/** Keeps room again, where there is some. @param store the store */
+void store_keep_reserve(struct store *store);
+
 /** @param store closed and freed; NULL is fine */
 void store_close(struct store *store);
 

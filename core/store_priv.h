@@ -11,6 +11,7 @@ struct store {
     struct mutex lock; /* Of all GUARDED members below. */
     sqlite3 *db GUARDED;
     unsigned events_keep; /* 0: all. */
+    int reserve;          /* A file that keeps room for deletions; -1: none. */
     int lock_fd; /* Holds the lock of the directory while it is open. */
 };
 

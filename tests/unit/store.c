@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -413,6 +414,43 @@ static void open_commands_are_lost_at_the_next_start(void **state)
     }
 }
 
+/* On a disk of its own, which only root can make. */
+static void a_full_disk_lets_a_deletion_be_recorded(void **state)
+{
+    struct place *place = *state;
+    const struct store_event event = {.name = "x", .caller = &caller};
+    struct err err = ERR_INIT;
+    char path[128];
+    char block[65536] = {1};
+    uint64_t number;
+    int rc = 0;
+    int fd;
+
+    store_close(place->store);
+    place->store = NULL;
+    if (mount("tmpfs", place->dir, "tmpfs", 0, "size=16m,mode=700") < 0) {
+        skip();
+    }
+    reopen(place);
+    number = add(place, "a");
+    (void)snprintf(path, sizeof(path), "%s/filler", place->dir);
+    fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    while (write(fd, block, sizeof(block)) > 0) {
+    }
+    (void)close(fd);
+    for (int i = 0; i < 10000 && rc == 0; i++) {
+        rc = store_event_add(place->store, number, &event, &err);
+    }
+    assert_int_equal(rc, -ENOSPC);
+    store_spend_reserve(place->store);
+    assert_int_equal(store_event_add(place->store, number, &event, &err), 0);
+    assert_int_equal(unlink(path), 0);
+    store_keep_reserve(place->store);
+    store_close(place->store);
+    place->store = NULL;
+    assert_int_equal(umount2(place->dir, MNT_DETACH), 0);
+}
+
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -430,6 +468,7 @@ int main(void)
         T(the_oldest_events_go_and_the_others_keep_their_offsets),
         T(the_last_twenty_failures_are_kept),
         T(open_commands_are_lost_at_the_next_start),
+        T(a_full_disk_lets_a_deletion_be_recorded),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
