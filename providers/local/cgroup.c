@@ -69,6 +69,18 @@ static int mount_hierarchy(int *out, struct err *err)
     return 0;
 }
 
+/* An earlier keeper may have gone there with the daemon. */
+static void leave_aside(char *path)
+{
+    size_t len = strlen(path);
+    size_t aside = strlen("/" CGROUP_ASIDE);
+
+    if (len >= aside && strcmp(path + len - aside, "/" CGROUP_ASIDE) == 0) {
+        path[len - aside] = '\0';
+        path[len - aside + 1] = '\0'; /* So of what was the root, too. */
+    }
+}
+
 /* The path of this process in the hierarchy, relative to its root. */
 static int self_path(char out[PATH_MAX], struct err *err)
 {
@@ -87,6 +99,7 @@ static int self_path(char out[PATH_MAX], struct err *err)
         return err_set(err, ENOTSUP, "this process is in no cgroup2 group");
     }
     line[strcspn(line, "\n")] = '\0';
+    leave_aside(line);
     (void)snprintf(out, PATH_MAX, "%s", line[4] ? line + 4 : ".");
     return 0;
 }

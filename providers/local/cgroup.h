@@ -14,9 +14,12 @@
 /* Names of the groups that keepers make, below the one they run in. */
 #define CGROUP_PREFIX "sessionfs-keeper."
 
+/* The daemon's own, below the one it was started in, where it needs one. */
+#define CGROUP_ASIDE "sessionfs-daemon"
+
 /**
- * Opens the group that this process is in, through a mount of its own, or
- * where that is not allowed through the machine's.
+ * Opens the group that this process is in, or was started in, through a mount
+ * of its own, or where that is not allowed through the machine's.
  *
  * @param mount the mount: one of our own ends when this fd is closed; groups
  *              that were opened below it stay usable

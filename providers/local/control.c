@@ -198,7 +198,49 @@ static int open_v1(struct control *control, enum wire_control what, int v2,
     return rc;
 }
 
-/* A group gives its children a controller only where it has no process. */
+/* Whether the keeper and the daemon are all that is in a group. */
+static bool is_ours_alone(int group)
+{
+    int fd = openat(group, "cgroup.procs", O_RDONLY | O_CLOEXEC);
+    FILE *file = fd < 0 ? NULL : fdopen(fd, "r");
+    char line[32];
+    bool alone = file != NULL;
+
+    while (alone && fgets(line, sizeof(line), file)) {
+        long pid = strtol(line, NULL, 10);
+
+        alone = pid == getpid() || pid == getppid();
+    }
+    if (file) {
+        (void)fclose(file);
+    } else {
+        cleanup_fd(&fd);
+    }
+    return alone;
+}
+
+/*
+ * A group gives its children a controller only where it has no process: the
+ * daemon and its keeper go into one of their own, if they are alone.
+ */
+static int step_aside(int self, struct err *err)
+{
+    const pid_t pids[] = {getppid(), getpid()};
+    AUTO_FD int aside = -1;
+    int rc = 0;
+
+    if (!is_ours_alone(self)) {
+        return err_set(err, EBUSY,
+                       "the daemon shares its cgroup with other processes");
+    }
+    (void)mkdirat(self, CGROUP_ASIDE, 0755);
+    aside = openat(self, CGROUP_ASIDE, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    for (size_t i = 0; rc == 0 && i < ARRAY_SIZE(pids); i++) {
+        rc = write_int(aside, "cgroup.procs", pids[i], err);
+    }
+    return rc;
+}
+
 static int open_v2(struct control *control, enum wire_control what, int self,
                    int group, struct err *err)
 {
@@ -207,6 +249,12 @@ static int open_v2(struct control *control, enum wire_control what, int self,
 
     (void)snprintf(word, sizeof(word), "+%s", names[what]);
     rc = cgroup_write(self, "cgroup.subtree_control", word, err);
+    if (rc == -EBUSY) {
+        rc = step_aside(self, err);
+        if (rc == 0) {
+            rc = cgroup_write(self, "cgroup.subtree_control", word, err);
+        }
+    }
     if (rc == 0) {
         rc = cgroup_write(group, "cgroup.subtree_control", word, err);
     }
