@@ -2,13 +2,40 @@
 # Runs a test program of this build as a user who is not root and whom no group
 # knows: with a home of its own, and with a /dev/fuse that everybody may open,
 # as on most machines; all in a mount namespace that ends with it.
-# usage: as_user.sh PROGRAM ARGUMENT...     (as root)
+# With --delegated also in a control group of the user's own, as systemd gives it.
+# usage: as_user.sh [--delegated] PROGRAM ARGUMENT...     (as root)
 set -u
 
 if [ "$(id -u)" -ne 0 ] || [ ! -c /dev/fuse ]; then
     echo "as_user: needs root and /dev/fuse"
     [ "${CI:-}" = true ] && exit 1
     exit 77
+fi
+# delegate COMMAND...: runs it in a new group, and removes that.
+delegate()
+{
+    own=$(sed -n 's/^0:://p' /proc/self/cgroup)
+    for root in /sys/fs/cgroup/unified /sys/fs/cgroup; do
+        group=$root$own/as_user.$$
+        mkdir "$group" 2>/dev/null && break
+    done
+    [ -f "$group/cgroup.procs" ] || {
+        echo "as_user: no group of version 2 can be made"
+        exit 77
+    }
+    chown 12345:12345 "$group" "$group/cgroup.procs" \
+        "$group/cgroup.subtree_control"
+    sh -c 'echo $$ >"$1/cgroup.procs" && shift && exec "$@"' sh "$group" "$@"
+    rc=$?
+    # Fails where anything is left in it.
+    rmdir "$group" || rc=1
+    return "$rc"
+}
+
+if [ "$1" = --delegated ]; then
+    shift
+    delegate "$0" "$@"
+    exit
 fi
 if [ "$1" != --inside ]; then
     top=$(mktemp -d /var/tmp/as_user.XXXXXX) || exit 1

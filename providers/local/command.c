@@ -144,7 +144,7 @@ static int make_cgroup(struct running *running, struct err *err)
     if (!running->cgroup_name) {
         return err_set(err, ENOMEM, "out of memory");
     }
-    return cgroup_make(box->cgroup, running->cgroup_name->name, box->ids.base,
+    return cgroup_make(box->cgroup, running->cgroup_name->name, box->ids.init,
                        &running->cgroup, err);
 }
 

@@ -121,7 +121,7 @@ static int make_group(struct keeper *keeper, struct err *err)
 
         (void)snprintf(keeper->name, sizeof(keeper->name),
                        CGROUP_PREFIX "%d.%d", (int)getpid(), i);
-        rc = cgroup_make(keeper->self, keeper->name, 0, &group, err);
+        rc = cgroup_make(keeper->self, keeper->name, geteuid(), &group, err);
         if (rc == 0) {
             rc = lock_group(keeper, group, err);
         }

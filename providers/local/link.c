@@ -257,10 +257,12 @@ bool link_one_id(const struct link *link)
 /* Two sandboxes may share a range: nothing but ids is behind it. */
 struct link_ids link_ids(const struct link *link, uint64_t number)
 {
-    struct link_ids ids = {.base = 0, .user = geteuid(), .group = getegid()};
+    struct link_ids ids = {
+        .init = geteuid(), .user = geteuid(), .group = getegid()};
 
     if (!link->host.one_id) {
         ids.base = ID_FIRST + (uint32_t)(number % ID_RANGES) * WIRE_ID_COUNT;
+        ids.init = ids.base;
         ids.user = ids.base + WIRE_USER;
         ids.group = ids.base + WIRE_GROUP;
     }
@@ -355,17 +357,15 @@ struct request {
     int *mount;
 };
 
-/* Group and sandbox are its user's; as root's they would be nobody's. */
 static int make_cgroup(const struct link *link, const struct link_plan *plan,
                        int *out, struct err *err)
 {
-    uint32_t owner = link->host.one_id ? plan->ids.user : plan->ids.base;
     int rc;
 
     if (link->cgroup < 0) {
         return 0;
     }
-    rc = cgroup_make(link->cgroup, plan->name, owner, out, err);
+    rc = cgroup_make(link->cgroup, plan->name, plan->ids.init, out, err);
     if (rc == -ENOENT || rc == -ENODEV) {
         return err_set(err, EPIPE, "the keeper's cgroup is gone");
     }

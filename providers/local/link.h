@@ -16,6 +16,7 @@ struct link;
 /* A sandbox's ids, as the host counts. */
 struct link_ids {
     uint32_t base; /* Its id 0, where it has more than one. */
+    uint32_t init; /* Of process 1, whose its groups are. */
     uint32_t user;
     uint32_t group;
 };
