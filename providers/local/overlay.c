@@ -56,19 +56,37 @@ static int set_layer(int context, const char *key, int fd)
     return fsconfig(context, FSCONFIG_SET_STRING, key, path.text, 0);
 }
 
-static int set_options(int context, bool trusted)
+/* Whether inode numbers of both layers have to be told apart. */
+static bool are_apart(const struct overlay_plan *plan, int lower)
 {
-    /* Inode numbers stay when a file is copied up, whatever lies where. */
-    static const char *const common[][2] = {
-        {"xino", "on"}, {"index", "off"}, {"metacopy", "off"}};
-    int rc =
-        trusted
-            ? fsconfig(context, FSCONFIG_SET_STRING, "redirect_dir", "on", 0)
-            : fsconfig(context, FSCONFIG_SET_FLAG, "userxattr", NULL, 0);
+    struct stat above;
+    struct stat below;
 
-    for (size_t i = 0; rc == 0 && i < ARRAY_SIZE(common); i++) {
-        rc = fsconfig(context, FSCONFIG_SET_STRING, common[i][0], common[i][1],
-                      0);
+    return fstat(plan->upper, &above) < 0 || fstat(lower, &below) < 0 ||
+           above.st_dev != below.st_dev;
+}
+
+static int set_word(int context, const char *key, const char *word)
+{
+    return fsconfig(context, FSCONFIG_SET_STRING, key, word, 0);
+}
+
+static int set_options(int context, bool trusted, bool apart)
+{
+    int rc = trusted
+                 ? set_word(context, "redirect_dir", "on")
+                 : fsconfig(context, FSCONFIG_SET_FLAG, "userxattr", NULL, 0);
+
+    if (rc == 0) {
+        rc = set_word(context, "index", "off");
+    }
+    if (rc == 0) {
+        rc = set_word(context, "metacopy", "off");
+    }
+    /* They stay when a file is copied up. Where nothing has to be done for
+     * that the kernel's log would complain of each mount. */
+    if (rc == 0 && apart) {
+        rc = set_word(context, "xino", "on");
     }
     /* What was written is the kernel's, so that our end loses none of it. */
     return rc == 0 ? fsconfig(context, FSCONFIG_SET_FLAG, "volatile", NULL, 0)
@@ -109,7 +127,8 @@ static int mount_layers(const struct overlay_plan *plan, int lower, int *out,
     if (set_layer(context, "lowerdir", lower) < 0 ||
         set_layer(context, "upperdir", plan->upper) < 0 ||
         set_layer(context, "workdir", plan->work) < 0 ||
-        set_options(context, trusted_attributes(plan->work)) < 0 ||
+        set_options(context, trusted_attributes(plan->work),
+                    are_apart(plan, lower)) < 0 ||
         fsconfig(context, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0) {
         return fail(context, err);
     }
