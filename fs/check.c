@@ -1,13 +1,17 @@
 /* What works here. See check.h. */
 #include "fs/check.h"
 
+#include "core/buf.h"
 #include "core/cleanup.h"
+#include "core/json.h"
 #include "core/provider.h"
 #include "core/store_dir.h"
+#include "fs/check_kernel.h"
 #include "fs/options.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +19,10 @@
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+enum {
+    LIMITS_SIZE = 64 * 1024
+};
 
 /* Whether a line says "works". */
 static bool tell(const char *what, int rc, const struct err *err)
@@ -73,6 +81,39 @@ static int check_fuse(struct err *err)
 
 /* ---- Providers ---- */
 
+/* `{"value": …, "by": …, "why": …}` of one limit. */
+static int tell_limit(void *arg, const char *key, const struct js *value,
+                      struct err *err)
+{
+    const char *by = js_text(value, "by");
+    const char *why = js_text(value, "why");
+
+    (void)arg;
+    (void)err;
+    (void)printf("  limit %s: %s%s%s\n", key, by ? by : "none",
+                 why && *why ? ": " : "", why ? why : "");
+    return 0;
+}
+
+/* How each limit of a sandbox would hold. */
+static void tell_limits(struct provider *provider)
+{
+    struct instance instance = {.external_id = NULL};
+    const struct sandbox sandbox = {
+        .id = "check", .dir = "/", .config = "{}", .instance = &instance};
+    struct buf text = BUF_INIT(LIMITS_SIZE);
+    struct err err = ERR_INIT;
+    struct js *limits = NULL;
+
+    if (provider_limits(provider, &sandbox, &text, &err) < 0 ||
+        js_parse(buf_str(&text), text.size, &limits, &err) < 0 ||
+        js_each(limits, tell_limit, NULL, &err) < 0) {
+        (void)printf("  limits: not known: %s\n", err.msg);
+    }
+    js_free(limits);
+    buf_done(&text);
+}
+
 static bool check_provider(const struct provider_ops *ops,
                            const struct provider_env *env)
 {
@@ -81,11 +122,13 @@ static bool check_provider(const struct provider_ops *ops,
     char what[128];
     int rc = provider_open(ops, env, &provider, &err);
 
+    (void)snprintf(what, sizeof(what), "provider %s", ops->name);
+    (void)tell(what, rc, &err);
     if (rc == 0) {
+        tell_limits(provider);
         provider_close(provider);
     }
-    (void)snprintf(what, sizeof(what), "provider %s", ops->name);
-    return tell(what, rc, &err);
+    return rc == 0;
 }
 
 /* Whether the chosen one is there and works. */
@@ -110,6 +153,17 @@ static bool check_each(const struct options *options,
     return good;
 }
 
+/* Of the scratch directory. */
+static int remove_one(const char *path, const struct stat *st, int type,
+                      struct FTW *place)
+{
+    (void)st;
+    (void)type;
+    (void)place;
+    (void)remove(path);
+    return 0;
+}
+
 /* Providers get a state directory that is not the real one. */
 static bool check_providers(const struct options *options,
                             const struct provider_ops *const *providers)
@@ -128,7 +182,7 @@ static bool check_providers(const struct options *options,
     } else {
         (void)tell("providers", rc, &err);
     }
-    (void)rmdir(dir);
+    (void)nftw(dir, remove_one, 8, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
     return good;
 }
 
@@ -152,8 +206,13 @@ int check_run(const struct options *options,
     sigset_t before;
     bool good = tell("fuse", check_fuse(&err), &err);
 
+    if (good) {
+        check_kernel_fuse();
+    }
     err_clear(&err);
     good &= tell("store", store_dir_check(options->state, &err), &err);
+    (void)printf("sandboxes:\n");
+    check_kernel_sandboxes();
     hold_signals(&before);
     good &= check_providers(options, providers);
     (void)sigprocmask(SIG_SETMASK, &before, NULL);

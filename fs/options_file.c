@@ -71,7 +71,9 @@ int option_file(struct options *options, const char *path, bool may_lack,
     FILE *stream;
     int rc;
 
-    if (fd < 0 && may_lack && (errno == ENOENT || errno == ENOTDIR)) {
+    /* A home that we may not enter is not ours: HOME is another user's. */
+    if (fd < 0 && may_lack &&
+        (errno == ENOENT || errno == ENOTDIR || errno == EACCES)) {
         return 0;
     }
     if (fd < 0) {

@@ -48,7 +48,8 @@ MUST_USE int option_set(struct options *options, char *text, struct err *err);
  *
  * @param options changed, perhaps also on failure
  * @param path    of the file
- * @param may_lack a file that is not there says nothing
+ * @param may_lack a file that is not there, or in a place that is closed
+ *                 to us, says nothing
  * @param err     filled on failure: the file, and the line
  * @return 0, -EINVAL for a bad line, -EPERM for a file that others may write
  */
