@@ -1,9 +1,9 @@
 /*
- * The daemon is killed at random moments, again and again, while sessions run
- * commands, write files, pause, resume and lose their sandboxes, and others
- * come, get configs and names, and go. Whatever was reported is there after
- * each start.
- * usage: e2e_killed PROVIDER [ROUNDS [SEED]]
+ * The daemon is killed, or ended, at random moments, again and again, while
+ * sessions run commands, write files, pause, resume and lose their sandboxes,
+ * and others come, get configs and names, and go. Whatever was reported is
+ * there after each start.
+ * usage: e2e_killed PROVIDER [ROUNDS [kill|end [SEED]]]
  */
 #include "tests/e2e/tools.h"
 
@@ -12,9 +12,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -60,8 +62,17 @@ struct worker {
     uint64_t random;
 };
 
+/* How a round ends. */
+enum ending {
+    END_KILL,
+    END_TERM,
+    END_UMOUNT, /* The next daemon waits for the end of this one. */
+};
+
 static unsigned rounds = 20;
+static bool kills = true; /* Or ends. */
 static uint64_t seed;
+static atomic_bool *ending; /* The round's daemon shall end, or has ended. */
 static struct worker *workers;
 
 /* xorshift64: the same seed, the same choices. */
@@ -237,9 +248,14 @@ static void note_done(struct worker *worker, const struct entry *entry)
     }
 }
 
-/* Whether an error is one of a dead daemon. */
+/* Whether an error is one of a dead daemon, or of one that ends: then the path
+ * leads nowhere at times, and what was running is cut short. */
 static bool daemon_died(int rc)
 {
+    if (atomic_load(ending) &&
+        (rc == ENOENT || rc == ECANCELED || rc == EBADMSG)) {
+        return true;
+    }
     if (rc == EIO) {
         return access(at("sessions"), F_OK) < 0 && errno == ENOTCONN;
     }
@@ -252,7 +268,7 @@ static int work(void *arg)
     struct worker *worker = arg;
     int rc = do_status(worker, "running");
 
-    while (rc == 0 && worker->count < ENTRIES) {
+    while (rc == 0 && worker->count < ENTRIES && !atomic_load(ending)) {
         struct entry *entry = &worker->entries[worker->count];
 
         entry->kind = choose_kind(worker);
@@ -408,27 +424,98 @@ static unsigned check_worker(struct worker *worker)
     return done;
 }
 
+/* In a child: a command that does not end by itself. Who waits for one holds a
+ * file open, and with it a mount that is unmounted otherwise. */
+static int linger(void *arg)
+{
+    const enum ending *how = arg;
+
+    (void)put(at("sessions/linger/status"), "running");
+    if (*how == END_UMOUNT) {
+        (void)put(at("sessions/linger/exec.json"),
+                  "{\"command\": \"sleep 100000\", \"background\": true}");
+    } else {
+        (void)put(at("sessions/linger/exec"), "sleep 100000\n");
+    }
+    return 0;
+}
+
+/* In a child: follows a file until it goes away. */
+static int follow(void *arg)
+{
+    int fd = open(at("sessions/linger/events"), O_RDONLY | O_CLOEXEC);
+    char text[4096];
+
+    (void)arg;
+    while (!atomic_load(ending) && read(fd, text, sizeof(text)) >= 0) {
+        (void)usleep(10 * 1000);
+    }
+    (void)close(fd);
+    return 0;
+}
+
+/* Waits for a daemon whose mount is gone. */
+static void await_end(pid_t pid)
+{
+    int64_t deadline = clock_deadline(END_MS);
+    int status = -1;
+
+    while (waitpid(pid, &status, WNOHANG) == 0 && clock_ms() < deadline) {
+        (void)usleep(5 * 1000);
+    }
+    assert_int_equal(status, 0);
+}
+
+static void change_daemons(enum ending how)
+{
+    pid_t old = mnt.pid;
+
+    switch (how) {
+    case END_KILL:
+        expect_ok(kill(old, SIGKILL));
+        assert_int_equal(waitpid(old, NULL, 0), old);
+        expect_sound_database();
+        mnt_start();
+        break;
+    case END_TERM:
+        expect_ok(kill(old, SIGTERM));
+        mnt_stopped();
+        expect_sound_database();
+        mnt_start();
+        break;
+    case END_UMOUNT:
+        expect_ok(umount2(mnt.path, MNT_DETACH));
+        mnt_start();
+        await_end(old);
+        break;
+    }
+}
+
 /* Lets them work until a random moment; what they were told comes to be
  * checked. */
 static unsigned round_run(uint64_t *random)
 {
     struct timespec until = {0, 0};
-    struct child children[WORKERS];
+    struct child children[WORKERS + 2];
+    enum ending how = END_KILL;
     unsigned done = 0;
 
+    if (!kills) {
+        how = choose(random, 2) ? END_TERM : END_UMOUNT;
+    }
+    atomic_store(ending, false);
     for (unsigned i = 0; i < WORKERS; i++) {
         children[i] = child_start(work, &workers[i]);
     }
+    children[WORKERS] = child_start(linger, &how);
+    children[WORKERS + 1] = child_start(follow, NULL);
     until.tv_nsec = (long)choose(random, KILL_MS) * 1000 * 1000;
     (void)nanosleep(&until, NULL);
-    expect_ok(kill(mnt.pid, SIGKILL));
-    assert_int_equal(waitpid(mnt.pid, NULL, 0), mnt.pid);
-    mnt.pid = 0;
-    for (unsigned i = 0; i < WORKERS; i++) {
+    atomic_store(ending, !kills);
+    change_daemons(how);
+    for (unsigned i = 0; i < ARRAY_SIZE(children); i++) {
         assert_int_equal(child_end(&children[i], END_MS), 0);
     }
-    expect_sound_database();
-    mnt_start();
     expect_nothing_left();
     for (unsigned i = 0; i < WORKERS; i++) {
         done += check_worker(&workers[i]);
@@ -436,7 +523,7 @@ static unsigned round_run(uint64_t *random)
     return done;
 }
 
-static void what_was_reported_outlives_any_kill(void **state)
+static void what_was_reported_outlives_any_end(void **state)
 {
     uint64_t random = seed;
     unsigned done = 0;
@@ -444,6 +531,10 @@ static void what_was_reported_outlives_any_kill(void **state)
     workers = mmap(NULL, WORKERS * sizeof(*workers), PROT_READ | PROT_WRITE,
                    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_true(workers != MAP_FAILED);
+    ending = mmap(NULL, sizeof(*ending), PROT_READ | PROT_WRITE,
+                  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(ending != MAP_FAILED);
+    mnt_session("linger");
     for (unsigned i = 0; i < WORKERS; i++) {
         workers[i].number = i;
         workers[i].random = seed + i + 1;
@@ -458,11 +549,12 @@ static void what_was_reported_outlives_any_kill(void **state)
     print_message("%u rounds, %u successes, seed %llu\n", rounds, done,
                   (unsigned long long)seed);
     assert_true(done > rounds);
+    expect_ok(munmap(ending, sizeof(*ending)));
     expect_ok(munmap(workers, WORKERS * sizeof(*workers)));
 }
 
 static const struct CMUnitTest tests[] = {
-    e2e_test(what_was_reported_outlives_any_kill),
+    e2e_test(what_was_reported_outlives_any_end),
 };
 
 int main(int argc, char **argv)
@@ -470,6 +562,7 @@ int main(int argc, char **argv)
     if (argc > 2) {
         rounds = (unsigned)strtoul(argv[2], NULL, 10);
     }
-    seed = argc > 3 ? strtoull(argv[3], NULL, 10) : (uint64_t)clock_wall_us();
+    kills = argc < 4 || strcmp(argv[3], "end") != 0;
+    seed = argc > 4 ? strtoull(argv[4], NULL, 10) : (uint64_t)clock_wall_us();
     return e2e_run(argc < 2 ? argc : 2, argv, tests, ARRAY_SIZE(tests));
 }

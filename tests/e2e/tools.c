@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -352,6 +353,7 @@ struct child child_start(int (*fn)(void *arg), void *arg)
     child.pid = fork();
     assert_true(child.pid >= 0);
     if (child.pid == 0) {
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
         (void)close(ends[0]);
         child_ready_fd = ends[1];
         _exit(fn(arg));
