@@ -89,6 +89,14 @@ MUST_USE int registry_open(const struct registry_config *config,
                            struct registry **out, struct err *err);
 
 /**
+ * Says to others who want the state that it is about to be free, as
+ * registry_close() does.
+ *
+ * @param registry the registry, still in use
+ */
+void registry_ending(struct registry *registry);
+
+/**
  * Ends the registry: cancels commands, pauses or deletes sandboxes as
  * on_unmount says (bounded by end_ms), closes providers and the store. What is
  * not confirmed as deleted by then, the next start deletes. A call of an engine

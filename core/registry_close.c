@@ -280,6 +280,11 @@ static void free_registry(struct registry *registry)
     free(registry);
 }
 
+void registry_ending(struct registry *registry)
+{
+    store_closing(registry->store);
+}
+
 bool registry_close(struct registry *registry, int64_t end_ms)
 {
     const unsigned all = CALM_JOBS | CALM_WORKS | CALM_SINKS;

@@ -267,6 +267,8 @@ static int run(struct fs *fs, const struct options *options,
     }
     daemon_ready(daemon, options);
     rc = serve_requests(fs, err);
+    /* At once: a daemon that starts now waits only for one that says so. */
+    registry_ending(fs->mount.registry);
     daemon_ending();
     fuse_remove_signal_handlers(fs->fuse);
     return rc;

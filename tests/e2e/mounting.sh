@@ -113,6 +113,33 @@ mount -T "$table" -a || fail 'the second mount -a failed'
 [ "$(findmnt -n -M "$mnt" | wc -l)" -eq 1 ] || fail 'mounted twice'
 unmount umount
 
+test='fstab, options of ours'
+mkdir "$dir/with"
+echo "none $mnt fuse.sessionfs gid=4242,state=$dir/with/a\\,b,links=raw,\
+events_keep=500,execs_keep=7,unmount_timeout=20,on_unmount=keep 0 0" >"$table"
+mount -T "$table" -a || fail 'mount -a failed'
+works none rw allow_other
+[ -e "$dir/with/a,b/state.db" ] || fail "the state is in $(ls "$dir/with")"
+[ "$(stat -c %a:%g "$mnt/sessions/demo/exec")" = 660:4242 ] || fail 'no gid'
+echo 'ln -sf /etc/passwd out' >"$mnt/sessions/demo/exec"
+[ "$(readlink "$mnt/sessions/demo/workspace/out")" = /etc/passwd ] ||
+    fail 'no raw links'
+umount "$mnt" || fail 'umount failed'
+timeout 30 flock "$dir/with/a,b/lock" true || fail 'the daemon does not end'
+
+test='a file of options'
+printf '# ours\nstate=%s\ngid=4242\n' "$dir/with/a,b" >"$dir/conf"
+"$program" --config "$dir/conf" -o links=safe "$mnt" || fail 'cannot mount'
+works sessionfs rw allow_other
+[ "$(stat -c %a:%g "$mnt/sessions/demo/exec")" = 660:4242 ] || fail 'no gid'
+! readlink "$mnt/sessions/demo/workspace/out" || fail 'a raw link'
+umount "$mnt" || fail 'umount failed'
+timeout 30 flock "$dir/with/a,b/lock" true || fail 'the daemon does not end'
+echo colour=red >>"$dir/conf"
+refused "conf:4: unknown option 'colour'" "$program" --config "$dir/conf" "$mnt"
+chmod g+w "$dir/conf"
+refused 'conf: others may write it' "$program" --config "$dir/conf" "$mnt"
+
 test='fstab, noauto'
 echo "sessionfs $mnt fuse.sessionfs noauto,user,$state 0 0" >"$table"
 mount -T "$table" -a || fail 'mount -a failed'
