@@ -14,20 +14,19 @@
 #include <signal.h>
 #include <stdio.h>
 
-enum {
-    DETAIL_MAX = 8 * 1024
-};
-
 /* ---- Its end ---- */
 
 static int save_end(struct exec *exec, const struct exec_info *info,
                     struct err *err)
 {
     struct session *session = exec->job.session;
-    struct buf text = BUF_INIT(DETAIL_MAX);
-    struct store_event event = {
-        .name = "exec.ended", .exec = exec->n, .caller = &exec->job.caller};
     struct js *detail = js_object();
+    const struct store_event event = {
+        .name = "exec.ended",
+        .exec = exec->n,
+        .caller = &exec->job.caller,
+        .detail = detail,
+    };
     int rc;
 
     js_set_text(detail, "status", exec_status_name(info->status));
@@ -37,13 +36,9 @@ static int save_end(struct exec *exec, const struct exec_info *info,
     if (info->err.code) {
         js_set_text(detail, "message", info->err.msg);
     }
-    if (js_write(detail, &text) == 0) {
-        event.detail = buf_str(&text);
-    }
     rc = store_exec_save(session->registry->store, session->number, info,
                          &event, err);
     js_free(detail);
-    buf_done(&text);
     return rc;
 }
 

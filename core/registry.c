@@ -1,10 +1,10 @@
 /* All sessions of a mount. See registry.h. */
 #include "core/registry.h"
 
-#include "core/buf.h"
 #include "core/cleanup.h"
 #include "core/config.h"
 #include "core/crash.h"
+#include "core/json.h"
 #include "core/registry_priv.h"
 #include "core/session_priv.h"
 
@@ -409,8 +409,8 @@ int registry_rename(struct registry *registry, const char *id,
                     struct err *err)
 {
     struct session *session = NULL;
-    struct buf detail = BUF_INIT(1024);
     struct store_event event = {.name = "session.renamed", .caller = caller};
+    struct js *detail;
     int rc = check_id(new_id, err);
 
     if (rc == 0) {
@@ -419,15 +419,14 @@ int registry_rename(struct registry *registry, const char *id,
     if (rc < 0) {
         return rc;
     }
-    /* Valid ids need no escapes. */
-    if (buf_printf(&detail, "{\"from\":\"%s\",\"to\":\"%s\"}", id, new_id) ==
-        0) {
-        event.detail = buf_str(&detail);
-    }
+    detail = js_object();
+    js_set_text(detail, "from", id);
+    js_set_text(detail, "to", new_id);
+    event.detail = detail;
     mutex_lock(&registry->lock);
     rc = rename_locked(registry, session, new_id, &event, err);
     mutex_unlock(&registry->lock);
-    buf_done(&detail);
+    js_free(detail);
     if (rc == 0) {
         session_news(session);
     }

@@ -13,7 +13,7 @@
 
 enum {
     FILE_THREADS = 16,
-    DETAIL_MAX = 8 * 1024,
+    LIMITS_MAX = 8 * 1024,
 };
 
 const char *session_status_name(enum session_status status)
@@ -327,7 +327,7 @@ static void add_limits(struct session *session, struct js *js)
         .dir = session->dir,
         .instance = &instance,
     };
-    struct buf text = BUF_INIT(DETAIL_MAX);
+    struct buf text = BUF_INIT(LIMITS_MAX);
     struct err err = ERR_INIT;
     struct provider *provider;
 
@@ -403,17 +403,13 @@ void session_note(struct session *session)
 void session_event(struct session *session, const char *name, uint64_t exec_n,
                    const struct caller *caller, struct js *detail)
 {
-    struct buf text = BUF_INIT(DETAIL_MAX);
-    struct store_event event = {.name = name, .exec = exec_n, .caller = caller};
+    const struct store_event event = {
+        .name = name, .exec = exec_n, .caller = caller, .detail = detail};
     struct err err = ERR_INIT;
 
-    if (js_write(detail, &text) == 0) {
-        event.detail = buf_str(&text);
-    }
     /* What the event tells has happened, whether it can be written or not. */
     (void)!store_event_add(session->registry->store, session->number, &event,
                            &err);
     js_free(detail);
-    buf_done(&text);
     session_news(session);
 }

@@ -6,10 +6,6 @@
 
 #include <string.h>
 
-enum {
-    DETAIL_MAX = 8 * 1024
-};
-
 static int text_of(struct session *session, char **out, uint64_t *version,
                    struct err *err)
 {
@@ -144,20 +140,16 @@ static int may_change(struct session *session, const struct change *change,
 static int record(struct session *session, struct change *change,
                   const struct caller *caller, struct err *err)
 {
-    struct buf text = BUF_INIT(DETAIL_MAX);
-    struct store_event event = {.name = "session.configured", .caller = caller};
     struct js *detail = js_object();
+    const struct store_event event = {
+        .name = "session.configured", .caller = caller, .detail = detail};
     int rc;
 
     js_set_text(detail, "provider", change->config.provider);
     js_set(detail, "changed", TAKE_PTR(change->changed));
-    if (js_write(detail, &text) == 0) {
-        event.detail = buf_str(&text);
-    }
     rc = store_session_configure(session->registry->store, session->number,
                                  change->text, &event, err);
     js_free(detail);
-    buf_done(&text);
     return rc;
 }
 

@@ -3,7 +3,6 @@
  * session, until all have gone well once. Each is a command like any other,
  * but for the queue, whose current job ensures meanwhile.
  */
-#include "core/buf.h"
 #include "core/cleanup.h"
 #include "core/clock.h"
 #include "core/crash.h"
@@ -16,7 +15,6 @@
 #include <string.h>
 
 enum {
-    DETAIL_MAX = 8 * 1024,
     OUTPUT_MAX = 200,  /* Bytes of output, */
     COMMAND_MAX = 200, /* and of a command, in the words of a failure. */
 };
@@ -59,20 +57,17 @@ static int put_error(struct store_state *state, const char *error,
 static int put(struct session *session, const struct outcome *outcome,
                struct err *err)
 {
-    struct buf text = BUF_INIT(DETAIL_MAX);
-    struct store_event event = {
+    struct js *detail = detail_of(outcome);
+    const struct store_event event = {
         .name = outcome->event,
         .exec = outcome->failed ? outcome->failed->n : 0,
         .caller = outcome->caller,
+        .detail = detail,
     };
-    struct js *detail = detail_of(outcome);
     struct store_state state;
     int rc = session_record_copy(session, &state, err);
 
     if (rc == 0) {
-        if (js_write(detail, &text) == 0) {
-            event.detail = buf_str(&text);
-        }
         if (outcome->completed) {
             state.init_completed_us = clock_wall_us();
         }
@@ -83,7 +78,6 @@ static int put(struct session *session, const struct outcome *outcome,
         store_state_done(&state);
     }
     js_free(detail);
-    buf_done(&text);
     return rc;
 }
 

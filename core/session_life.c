@@ -3,7 +3,6 @@
  * at a time; each step is recorded before and after the engine is called, so
  * that a start after a crash knows what may be there.
  */
-#include "core/buf.h"
 #include "core/cleanup.h"
 #include "core/clock.h"
 #include "core/crash.h"
@@ -14,10 +13,6 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
-
-enum {
-    DETAIL_MAX = 8 * 1024
-};
 
 static bool same_text(const char *a, const char *b)
 {
@@ -41,9 +36,9 @@ static bool replaces(struct session *session, const struct store_state *state)
 static int put_event(struct session *session, struct store_state *state,
                      const struct life_event *what, struct err *err)
 {
-    struct buf text = BUF_INIT(DETAIL_MAX);
-    struct store_event event = {.name = what->name, .caller = what->caller};
     struct js *detail = js_object();
+    const struct store_event event = {
+        .name = what->name, .caller = what->caller, .detail = detail};
     int rc;
 
     js_set_int(detail, "generation", (int64_t)state->generation);
@@ -59,12 +54,8 @@ static int put_event(struct session *session, struct store_state *state,
     if (what->processes_lost) {
         js_set_text(detail, "processes", "lost");
     }
-    if (js_write(detail, &text) == 0) {
-        event.detail = buf_str(&text);
-    }
     rc = session_record_put(session, state, &event, err);
     js_free(detail);
-    buf_done(&text);
     return rc;
 }
 

@@ -13,6 +13,7 @@
 #include "core/session.h"
 
 struct buf;
+struct js;
 struct store;
 
 /* A row of `sessions`. */
@@ -42,7 +43,7 @@ struct store_event {
     const char *name;            /* Of this program's own making. */
     uint64_t exec;               /* 0: about no command. */
     const struct caller *caller; /* NULL: nobody asked. */
-    const char *detail;          /* A JSON object; NULL: an empty one. */
+    const struct js *detail;     /* An object; NULL: an empty one. */
 };
 
 /**

@@ -1,12 +1,14 @@
 /* Events and failures. See store.h. */
 #include "core/buf.h"
 #include "core/clock.h"
+#include "core/json.h"
 #include "core/store_priv.h"
 
 #include <string.h>
 
 enum {
     EVENT_MAX = 16 * 1024,
+    DETAIL_MAX = EVENT_MAX / 2,
     TRIM_PART = 8, /* Of what is kept: that much goes at a time. */
 };
 
@@ -37,6 +39,17 @@ static int find_end(struct store *store, uint64_t number, struct place *out,
     return rc < 0 ? rc : 0;
 }
 
+/* One that is too long is left out: what happened counts more. */
+static int add_detail(struct buf *out, const struct js *detail)
+{
+    struct buf text = BUF_INIT(DETAIL_MAX);
+    bool fits = js_write(detail, &text) == 0;
+    int rc = buf_printf(out, ",\"detail\":%s}\n", fits ? buf_str(&text) : "{}");
+
+    buf_done(&text);
+    return rc;
+}
+
 static int write_line(const struct store_event *event, int64_t seq,
                       struct buf *out)
 {
@@ -55,9 +68,7 @@ static int write_line(const struct store_event *event, int64_t seq,
     } else if (rc == 0) {
         rc = buf_printf(out, ",\"uid\":null,\"pid\":null");
     }
-    return rc < 0 ? rc
-                  : buf_printf(out, ",\"detail\":%s}\n",
-                               event->detail ? event->detail : "{}");
+    return rc < 0 ? rc : add_detail(out, event->detail);
 }
 
 /* Removes the oldest when there are many too many. */

@@ -1,6 +1,7 @@
 /* The records of commands. See store.h. */
 #include "core/buf.h"
 #include "core/clock.h"
+#include "core/json.h"
 #include "core/store_priv.h"
 
 #include <errno.h>
@@ -316,9 +317,9 @@ static int find_open(struct store *store, uint64_t *number, uint64_t *n,
 static int lose_one(struct store *store, uint64_t number, uint64_t n,
                     struct err *err) REQUIRES(store->lock)
 {
-    struct store_event event = {
-        .name = "exec.ended", .exec = n, .detail = "{\"status\":\"lost\"}"};
+    struct store_event event = {.name = "exec.ended", .exec = n};
     struct exec_info info;
+    struct js *detail;
     int rc = load_locked(store, number, n, &info, err);
 
     if (rc < 0) {
@@ -327,7 +328,12 @@ static int lose_one(struct store *store, uint64_t number, uint64_t n,
     info.status = EXEC_LOST;
     info.ended_us = clock_wall_us();
     (void)err_set(&info.err, ESTALE, "the daemon ended before the command did");
-    return save_locked(store, number, &info, &event, err);
+    detail = js_object();
+    js_set_text(detail, "status", exec_status_name(info.status));
+    event.detail = detail;
+    rc = save_locked(store, number, &info, &event, err);
+    js_free(detail);
+    return rc;
 }
 
 static int lose_all_locked(struct store *store, struct err *err)

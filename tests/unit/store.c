@@ -2,6 +2,7 @@
 #include "tests/cmocka.h"
 
 #include "core/buf.h"
+#include "core/json.h"
 #include "core/store.h"
 #include "tests/scratch.h"
 
@@ -269,15 +270,17 @@ static void events_read_as_one_file_from_any_offset(void **state)
     uint64_t number = add(place, "a");
     uint64_t other = add(place, "b");
     struct store_event event = {.name = "test", .caller = &caller};
+    struct js *detail = js_object();
     struct err err = ERR_INIT;
     char whole[8192];
     char part[64];
     uint64_t offset = 0;
     ssize_t size;
 
+    js_set_int(detail, "x", 1);
     for (unsigned i = 0; i < 20; i++) {
         event.exec = i;
-        event.detail = i % 2 ? "{\"x\":1}" : NULL;
+        event.detail = i % 2 ? detail : NULL;
         assert_int_equal(
             store_event_add(place->store, i % 3 ? number : other, &event, &err),
             0);
@@ -302,6 +305,7 @@ static void events_read_as_one_file_from_any_offset(void **state)
     assert_non_null(strstr(whole, "\"seq\":2,\"event\":\"test\",\"exec\":1,"
                                   "\"uid\":7,\"pid\":9,"
                                   "\"detail\":{\"x\":1}}\n"));
+    js_free(detail);
 }
 
 /* The first and the last number in a part of the events. */
