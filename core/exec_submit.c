@@ -63,7 +63,8 @@ static int add_locked(struct session *session, const struct store_exec *row,
     return 0;
 }
 
-/* Records and queues at once, so that numbers are the order of the queue. */
+/* Records and queues at once, so that numbers are the order of the queue. An
+ * init command is not queued. */
 static int submit_locked(struct session *session, const struct store_exec *row,
                          const struct caller *caller, struct exec *exec,
                          struct err *err) REQUIRES(session->lock)
@@ -74,7 +75,7 @@ static int submit_locked(struct session *session, const struct store_exec *row,
         return err_set(err, ENOENT, "the session was removed");
     }
     rc = add_locked(session, row, caller, exec, err);
-    if (rc < 0) {
+    if (rc < 0 || row->init) {
         return rc;
     }
     rc = session_enqueue_locked(session, &exec->job, err);
@@ -96,21 +97,17 @@ static int note(struct session *session, int rc)
     return rc;
 }
 
-static int submit(struct session *session, const struct store_exec *row,
-                  const struct caller *caller, struct exec **out,
-                  struct err *err)
+/* Makes a command, which counts as a job from here on. */
+static int add(struct session *session, const struct store_exec *row,
+               const struct caller *caller, struct exec **out, struct err *err)
 {
     struct exec *exec = NULL;
-    int rc = check_script(row->script, row->size, err);
+    int rc = exec_new(session, &exec, err);
 
     if (rc < 0) {
         return rc;
     }
-    rc = exec_new(session, &exec, err);
-    if (rc < 0) {
-        return rc;
-    }
-    if (!registry_job_begin(session->registry, false)) {
+    if (!registry_job_begin(session->registry, row->init)) {
         exec_discard(exec);
         return err_set(err, ESHUTDOWN, "the filesystem is being unmounted");
     }
@@ -125,10 +122,25 @@ static int submit(struct session *session, const struct store_exec *row,
         session_unref(session);
         return rc;
     }
+    *out = exec;
+    return 0;
+}
+
+static int submit(struct session *session, const struct store_exec *row,
+                  const struct caller *caller, struct exec **out,
+                  struct err *err)
+{
+    int rc = check_script(row->script, row->size, err);
+
+    if (rc == 0) {
+        rc = add(session, row, caller, out, err);
+    }
+    if (rc < 0) {
+        return rc;
+    }
     crash_point("exec-queued");
     session_news(session);
     session_pump(session);
-    *out = exec;
     return 0;
 }
 
@@ -140,29 +152,10 @@ int exec_add_init(struct session *session, const char *script,
                                    .size = strlen(script),
                                    .mode = SHAPE_AUTO,
                                    .init = true};
-    struct exec *exec = NULL;
-    int rc;
 
-    if (row.size > EXEC_SCRIPT_MAX) {
-        return err_set(err, EFBIG, "the command is over 1 MiB long");
-    }
-    rc = exec_new(session, &exec, err);
-    if (rc < 0) {
-        return rc;
-    }
-    (void)registry_job_begin(session->registry, true);
-    (void)session_ref(session);
-    mutex_lock(&session->lock);
-    rc = add_locked(session, &row, caller, exec, err);
-    mutex_unlock(&session->lock);
-    if (rc < 0) {
-        exec_discard(exec);
-        registry_job_end(session->registry);
-        session_unref(session);
-        return rc;
-    }
-    *out = exec;
-    return 0;
+    return row.size > EXEC_SCRIPT_MAX
+               ? err_set(err, EFBIG, "the command is over 1 MiB long")
+               : add(session, &row, caller, out, err);
 }
 
 int exec_submit(struct session *session, const char *script, size_t size,
