@@ -150,17 +150,16 @@ static int read_wake(const struct js *js, struct config *out, struct err *err)
 {
     struct js *value = js_get(js, "wake");
     const char *word = js_text(js, "wake");
-    int rc = value ? wrong(err, "wake", "'access' or 'exec'") : 0;
+    bool known = !value;
 
-    js_free(value);
     for (size_t i = 0; word && i < ARRAY_SIZE(wake_words); i++) {
         if (strcmp(word, wake_words[i]) == 0) {
             out->wake = (enum config_wake)i;
-            err_clear(err);
-            rc = 0;
+            known = true;
         }
     }
-    return rc;
+    js_free(value);
+    return known ? 0 : wrong(err, "wake", "'access' or 'exec'");
 }
 
 /* ---- init ---- */
@@ -298,7 +297,7 @@ static int check_config(const struct config *config, struct err *err)
     return 0;
 }
 
-/* What is of a wrong type comes first. */
+/* A field of a wrong type is told before one that is missing or too small. */
 static int read_all(const struct js *js, struct config *out, struct err *err)
 {
     int rc;

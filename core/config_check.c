@@ -322,8 +322,8 @@ static int set_value(const struct check *check, const struct config_key *key,
     return rc;
 }
 
-/* The text of a provider_config that is made anew. */
-static int write_js(const struct js *js, char **out, struct err *err)
+/* Gives a config another provider_config. */
+static int replace(struct config *config, const struct js *js, struct err *err)
 {
     struct buf text = BUF_INIT(TEXT_MAX);
 
@@ -331,12 +331,13 @@ static int write_js(const struct js *js, char **out, struct err *err)
         buf_done(&text);
         return no_memory(err);
     }
-    *out = text.data;
+    free(config->provider_config);
+    config->provider_config = text.data;
     return 0;
 }
 
-static int write_effective(const struct check *check, const struct js *given,
-                           char **out, struct err *err)
+static int make_effective(const struct check *check, const struct js *given,
+                          struct config *config, struct err *err)
 {
     struct js *js = js_object();
     int rc = 0;
@@ -346,7 +347,7 @@ static int write_effective(const struct check *check, const struct js *given,
         rc = set_value(check, key, js_get(given, key->name), js, err);
     }
     if (rc == 0) {
-        rc = write_js(js, out, err);
+        rc = replace(config, js, err);
     }
     js_free(js);
     return rc;
@@ -362,7 +363,6 @@ int config_check(struct config *config, const struct config_rules *rules,
 {
     struct check check = {config, rules, NULL};
     struct js *given = NULL;
-    char *text = NULL;
     int rc = parse(config->provider_config, &given, err);
 
     if (rc == 0) {
@@ -372,11 +372,7 @@ int config_check(struct config *config, const struct config_rules *rules,
         rc = js_each(given, check_member, &check, err);
     }
     if (rc == 0) {
-        rc = write_effective(&check, given, &text, err);
-    }
-    if (rc == 0) {
-        free(config->provider_config);
-        config->provider_config = text;
+        rc = make_effective(&check, given, config, err);
     }
     js_free(check.current);
     js_free(given);
@@ -387,7 +383,6 @@ int config_fill(struct config *config, const struct config_key *keys,
                 struct err *err)
 {
     struct js *js = NULL;
-    char *text = NULL;
     int rc = parse(config->provider_config, &js, err);
 
     for (; rc == 0 && keys && keys->name; keys++) {
@@ -399,11 +394,7 @@ int config_fill(struct config *config, const struct config_key *keys,
         js_free(value);
     }
     if (rc == 0) {
-        rc = write_js(js, &text, err);
-    }
-    if (rc == 0) {
-        free(config->provider_config);
-        config->provider_config = text;
+        rc = replace(config, js, err);
     }
     js_free(js);
     return rc;

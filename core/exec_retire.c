@@ -1,8 +1,8 @@
 /*
  * The newest commands stay; those before them go, in the background, once they
  * are over and nobody holds them, as a reader of their output does: first the
- * record, then the files. Files whose record went just
- * before a crash go when the session retires for the first time.
+ * record, then the files. Files whose record went just before a crash go when
+ * the session retires for the first time.
  */
 #include "core/cleanup.h"
 #include "core/exec_priv.h"

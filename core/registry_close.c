@@ -124,6 +124,14 @@ static void each_with(struct registry *registry, enum session_status status,
     (void)!registry_each_with(registry, status, fn, &ignored);
 }
 
+/* Those whose sandbox runs, or may: its making was not seen to end. */
+static void each_running(struct registry *registry,
+                         void (*fn)(struct session *session))
+{
+    each_with(registry, SESSION_STARTING, fn);
+    each_with(registry, SESSION_RUNNING, fn);
+}
+
 /* Behind what the session still does. What cannot be paused stays. */
 static void submit_pause(struct session *session)
 {
@@ -145,12 +153,10 @@ static void begin_end(struct registry *registry)
 {
     switch (registry->on_unmount) {
     case REGISTRY_PAUSE:
-        each_with(registry, SESSION_STARTING, submit_pause);
-        each_with(registry, SESSION_RUNNING, submit_pause);
+        each_running(registry, submit_pause);
         return;
     case REGISTRY_DELETE:
-        each_with(registry, SESSION_STARTING, submit_destroy);
-        each_with(registry, SESSION_RUNNING, submit_destroy);
+        each_running(registry, submit_destroy);
         each_with(registry, SESSION_PAUSED, submit_destroy);
         return;
     case REGISTRY_KEEP:
@@ -191,14 +197,12 @@ static void tell_left(struct session *session)
 static void tell_all_left(struct registry *registry)
 {
     if (registry->on_unmount == REGISTRY_DELETE) {
-        each_with(registry, SESSION_STARTING, doom);
-        each_with(registry, SESSION_RUNNING, doom);
+        each_running(registry, doom);
         each_with(registry, SESSION_PAUSED, doom);
     }
     each_with(registry, SESSION_DELETING, tell_left);
     if (registry->on_unmount == REGISTRY_PAUSE) {
-        each_with(registry, SESSION_STARTING, tell_left);
-        each_with(registry, SESSION_RUNNING, tell_left);
+        each_running(registry, tell_left);
     }
 }
 

@@ -1,4 +1,4 @@
-/* The registry's files: error, stats, df. See registry.h. */
+/* What failed, and what room there is. See registry.h. */
 #include "core/buf.h"
 #include "core/clock.h"
 #include "core/registry_priv.h"
@@ -26,31 +26,8 @@ void registry_fail(struct registry *registry, const char *op, const char *name,
     buf_done(&line);
 }
 
-/* A function of a session whose sandbox is not confirmed as deleted. */
-typedef int pending_fn(struct registry *registry, uint64_t number, void *arg,
-                       struct err *err);
-
-static int each_pending(struct registry *registry, pending_fn *fn, void *arg,
-                        struct err *err)
-{
-    uint64_t numbers[LIST_BATCH];
-    uint64_t after = 0;
-    ssize_t count = LIST_BATCH;
-    int rc = 0;
-
-    while (count == LIST_BATCH && rc == 0) {
-        count = store_state_list(registry->store, SESSION_DELETING, after,
-                                 numbers, LIST_BATCH, err);
-        for (ssize_t i = 0; i < count && rc == 0; i++) {
-            rc = fn(registry, numbers[i], arg, err);
-            after = numbers[i];
-        }
-    }
-    return count < 0 ? (int)count : rc;
-}
-
-static int tell_pending(struct registry *registry, uint64_t number, void *arg,
-                        struct err *err)
+static int tell_pending(struct registry *registry, uint64_t number,
+                        struct buf *out, struct err *err)
 {
     struct store_session row;
     struct store_state state;
@@ -68,18 +45,38 @@ static int tell_pending(struct registry *registry, uint64_t number, void *arg,
         return rc;
     }
     if (state.err.code) {
-        rc = session_failure_line(arg, state.updated_us, "delete", 0, row.id, 0,
+        rc = session_failure_line(out, state.updated_us, "delete", 0, row.id, 0,
                                   &state.err);
     }
     store_state_done(&state);
     return rc < 0 ? err_set(err, -rc, "cannot list the failures") : 0;
 }
 
+/* Deletions that are not confirmed. Their sessions are not loaded for it. */
+static int tell_all_pending(struct registry *registry, struct buf *out,
+                            struct err *err)
+{
+    uint64_t numbers[LIST_BATCH];
+    uint64_t after = 0;
+    ssize_t count = LIST_BATCH;
+    int rc = 0;
+
+    while (count == LIST_BATCH && rc == 0) {
+        count = store_state_list(registry->store, SESSION_DELETING, after,
+                                 numbers, LIST_BATCH, err);
+        for (ssize_t i = 0; i < count && rc == 0; i++) {
+            rc = tell_pending(registry, numbers[i], out, err);
+            after = numbers[i];
+        }
+    }
+    return count < 0 ? (int)count : rc;
+}
+
 int registry_errors(struct registry *registry, struct buf *out, struct err *err)
 {
     int rc = store_failures(registry->store, 0, out, err);
 
-    return rc < 0 ? rc : each_pending(registry, tell_pending, out, err);
+    return rc < 0 ? rc : tell_all_pending(registry, out, err);
 }
 
 int registry_statfs(struct registry *registry, struct statvfs *out,

@@ -25,8 +25,8 @@ int session_changes(struct session *session, const struct provider_span *span,
     if (rc < 0) {
         return rc;
     }
-    rc = provider_changes(session->provider, &call.sandbox, span, &limits,
-                          add_line, out, err);
+    rc = provider_changes(call.provider, &call.sandbox, span, &limits, add_line,
+                          out, err);
     session_call_done(&call);
     if (rc == 0) {
         mutex_lock(&session->lock);

@@ -17,10 +17,16 @@ void session_touch(struct session *session)
                           memory_order_relaxed);
 }
 
+static int64_t patience_ms(const struct session *session)
+    REQUIRES(session->lock)
+{
+    return session->config.idle_pause_after_seconds * SECOND_MS;
+}
+
 static int64_t due_locked(struct session *session) REQUIRES(session->lock)
 {
     return atomic_load_explicit(&session->active_ms, memory_order_relaxed) +
-           session->config.idle_pause_after_seconds * SECOND_MS;
+           patience_ms(session);
 }
 
 /* Whether the sandbox runs, as far as anybody knows, and is to be paused. */
@@ -82,7 +88,7 @@ static int64_t look(struct session *session)
         session->current || !list_empty(&session->queue) || session->background;
     idle = session_idle_locked(session);
     if (works) { /* Its end is a use. */
-        next = now + session->config.idle_pause_after_seconds * SECOND_MS;
+        next = now + patience_ms(session);
     }
     mutex_unlock(&session->lock);
     if (!wanted) {

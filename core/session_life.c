@@ -23,14 +23,14 @@ static bool same_text(const char *a, const char *b)
 static bool replaces(struct session *session, const struct store_state *state)
 {
     const struct store_state *record = &session->record;
-    bool replaces;
+    bool other;
 
     mutex_lock(&session->lock);
-    replaces =
+    other =
         session->has_record && record->instance.external_id &&
         !same_text(record->instance.external_id, state->instance.external_id);
     mutex_unlock(&session->lock);
-    return replaces;
+    return other;
 }
 
 static int put_event(struct session *session, struct store_state *state,
@@ -185,9 +185,8 @@ static void destroy_later(struct session *session, const struct caller *caller,
         bool same = state.err.code == why->code;
 
         state.err = *why;
-        if (session_record_put(session, &state, NULL, &err) < 0) {
-            store_state_done(&state);
-        }
+        (void)!session_record_put(session, &state, NULL, &err);
+        store_state_done(&state);
         if (!same) {
             session_life_failed(session, "delete", caller, why);
         }

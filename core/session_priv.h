@@ -189,7 +189,8 @@ void session_init_over(struct session *session) EXCLUDES(session->lock);
 /* Ensures for a command, in the life thread. */
 MUST_USE int session_ensure_for_exec(struct session *session, struct err *err)
     EXCLUDES(session->lock);
-/* Whether a command runs or waits, or anything else does. */
+/* Whether nothing of it runs or waits: no job, no command, no file operation.
+ */
 bool session_idle_locked(struct session *session) REQUIRES(session->lock);
 
 /* ---- session_config.c ---- */

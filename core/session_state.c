@@ -13,7 +13,23 @@ enum {
 };
 
 static int copy_state(const struct store_state *from, struct store_state *out,
-                      struct err *err);
+                      struct err *err)
+{
+    struct store_state copy = *from;
+
+    copy.instance = (struct instance){.external_id = NULL};
+    copy.provider = from->provider ? strdup(from->provider) : NULL;
+    copy.last_init_error =
+        from->last_init_error ? strdup(from->last_init_error) : NULL;
+    if ((from->provider && !copy.provider) ||
+        (from->last_init_error && !copy.last_init_error) ||
+        instance_copy(&copy.instance, &from->instance) < 0) {
+        store_state_done(&copy);
+        return err_set(err, ENOMEM, "out of memory");
+    }
+    *out = copy;
+    return 0;
+}
 
 static int init_call_locked(struct session *session, struct session_call *out,
                             struct err *err) REQUIRES(session->lock)
@@ -89,25 +105,6 @@ struct limits session_limits(struct session *session, enum session_wait wait)
         .deadline_ms = session_deadline(session, wait),
         .cancel = &session->registry->cancel,
     };
-}
-
-static int copy_state(const struct store_state *from, struct store_state *out,
-                      struct err *err)
-{
-    struct store_state copy = *from;
-
-    copy.instance = (struct instance){.external_id = NULL};
-    copy.provider = from->provider ? strdup(from->provider) : NULL;
-    copy.last_init_error =
-        from->last_init_error ? strdup(from->last_init_error) : NULL;
-    if ((from->provider && !copy.provider) ||
-        (from->last_init_error && !copy.last_init_error) ||
-        instance_copy(&copy.instance, &from->instance) < 0) {
-        store_state_done(&copy);
-        return err_set(err, ENOMEM, "out of memory");
-    }
-    *out = copy;
-    return 0;
 }
 
 int session_record_copy(struct session *session, struct store_state *out,
