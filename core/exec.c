@@ -379,7 +379,7 @@ void exec_cancel(struct exec *exec)
     }
     mutex_unlock(&exec->lock);
     if (session_unqueue(exec->job.session, &exec->job)) {
-        exec_end_unrun(exec, EXEC_KILLED, &none);
+        exec_end_unrun(exec, EXEC_KILLED, &none, false);
     }
 }
 

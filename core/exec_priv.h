@@ -39,6 +39,8 @@ struct exec {
     struct list watches GUARDED;
 };
 
+/* ---- exec.c ---- */
+
 /* Makes an object that is no command yet, with one reference. */
 MUST_USE int exec_new(struct session *session, struct exec **out,
                       struct err *err);
@@ -53,38 +55,47 @@ void exec_become(struct session *session, struct exec *exec,
  * that goes. */
 bool exec_retire_held(struct session *session, uint64_t n)
     REQUIRES(session->lock);
+/* Wakes the watches that are due. */
+void exec_wake(struct exec *exec);
 
-/* Removes what is over of commands that are not among the newest, in the
- * background, after command n has ended. */
-void exec_retire(struct session *session, uint64_t n);
-
-/* Removes what exec_retire() left since it was held, up to command n. */
-void exec_retire_due(struct session *session, uint64_t n)
-    EXCLUDES(session->lock);
-
-/* Runs a command that is its session's current job; in the life thread. It
- * ends later with session_job_over(). */
-void exec_run(struct exec *exec);
+/* ---- exec_submit.c ---- */
 
 /* Records an init command, which never queues; with two references, the job's
  * and the caller's. Like a job, it is counted. */
 MUST_USE int exec_add_init(struct session *session, const char *script,
                            const struct caller *caller, struct exec **out,
                            struct err *err);
-/* Runs it to its recorded end, a checkpoint included; in the life thread. Gives
- * up the job's reference. */
+
+/* ---- exec_run.c: in the life thread only ---- */
+
+/* Runs a command that is its session's current job. It ends later with
+ * session_job_over(). */
+void exec_run(struct exec *exec);
+/* Runs an init command to its recorded end, a checkpoint included. Gives up the
+ * job's reference. */
 void exec_run_init(struct exec *exec);
 
-/* Ends a command that never ran, or that the queue cannot run; `status` is
- * EXEC_KILLED or EXEC_FAILED. Gives up the job's reference. */
+/* ---- exec_end.c ---- */
+
+/* Ends a command whose process is gone; in the life thread. Gives up the job's
+ * reference. `current`: it is its session's current job, or was before it went
+ * on beside the queue; the queue goes on. */
+void exec_conclude(struct exec *exec, bool current);
+/* The same for one that never ran, or that the queue cannot run; any thread.
+ * `status` is EXEC_KILLED or EXEC_FAILED. */
 void exec_end_unrun(struct exec *exec, enum exec_status status,
-                    const struct err *err);
-
-/* Wakes the watches that are due. */
-void exec_wake(struct exec *exec);
-
+                    const struct err *err, bool current);
 /* Records the ends that could not be recorded when they came. `last`: there
  * will be no other try, so what cannot be recorded is given up. */
 void exec_save_late(struct session *session, bool last) EXCLUDES(session->lock);
+
+/* ---- exec_retire.c ---- */
+
+/* Removes what is over of commands that are not among the newest, in the
+ * background, after command n has ended. */
+void exec_retire(struct session *session, uint64_t n);
+/* Removes what exec_retire() left since it was held, up to command n. */
+void exec_retire_due(struct session *session, uint64_t n)
+    EXCLUDES(session->lock);
 
 #endif

@@ -153,7 +153,7 @@ static void refuse(struct session *session, struct job *job, int rc)
     session->current = NULL;
     mutex_unlock(&session->lock);
     if (job->kind == JOB_EXEC) {
-        exec_end_unrun(exec_of(job), EXEC_FAILED, &err);
+        exec_end_unrun(exec_of(job), EXEC_FAILED, &err, false);
     } else {
         answer(job, rc, &err);
     }
