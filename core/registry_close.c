@@ -279,6 +279,7 @@ static void free_registry(struct registry *registry)
     mutex_done(&registry->providers_lock);
     mutex_done(&registry->lock);
     registry_drop_profiles(registry);
+    registry_drop_places(registry);
     free(registry->provider);
     free(registry->state_dir);
     free(registry);

@@ -1,4 +1,4 @@
-/* Sessions by a write to `new`, and who may say what in a config. */
+/* Sessions by a write to `new`. See registry.h. */
 #include "core/cleanup.h"
 #include "core/json.h"
 #include "core/registry_priv.h"
@@ -10,48 +10,6 @@ enum {
     RANDOM_SIZE = 8,
     ATTEMPTS = 16, /* At an id that is free. */
 };
-
-int registry_check(const struct registry *registry, struct config *config,
-                   const struct config *before, struct err *err)
-{
-    const struct provider_ops *ops = registry_ops(registry, config->provider);
-    bool same = before && strcmp(before->provider, config->provider) == 0;
-    const struct config_rules rules = {
-        .keys = ops ? ops->keys : NULL,
-        .trusted = !before || registry->trust_config,
-        .current = same ? before->provider_config : NULL,
-        .places = &registry->places,
-    };
-
-    return ops ? config_check(config, &rules, err)
-               : registry_not_registered(config->provider, err);
-}
-
-int registry_read_config(const struct registry *registry, const struct js *js,
-                         bool none, const struct config *before,
-                         struct config *out, struct err *err)
-{
-    struct config config;
-    int rc;
-
-    if (none) {
-        return config_copy(&registry_profile(registry, "default")->config, out,
-                           err);
-    }
-    rc = config_read(js, &config, err);
-    if (rc < 0) {
-        return rc;
-    }
-    rc = registry_check(registry, &config, before, err);
-    if (rc < 0) {
-        config_done(&config);
-        return rc;
-    }
-    *out = config;
-    return 0;
-}
-
-/* ---- Ids ---- */
 
 static int random_id(char id[SESSION_ID_SIZE], struct err *err)
 {

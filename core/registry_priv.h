@@ -65,7 +65,7 @@ struct registry {
     int64_t idle_ms;               /* When it fires; DEADLINE_NONE: never. */
 
     struct mutex lock; /* Of all GUARDED members below. */
-    struct cond calm;  /* jobs or sinks has changed. */
+    struct cond calm;  /* jobs, works or sinks has changed. */
     struct list buckets[REGISTRY_BUCKETS] GUARDED;
     unsigned loaded GUARDED; /* Sessions in the buckets. */
     unsigned jobs GUARDED;   /* Queued or running. */
@@ -75,6 +75,8 @@ struct registry {
     bool dead GUARDED;       /* Sessions are freed by the closer. */
     bool engines_closed GUARDED;
 };
+
+/* ---- registry.c ---- */
 
 /* Counts a job; false when the registry is closing and it is not internal. */
 bool registry_job_begin(struct registry *registry, bool internal);
@@ -87,6 +89,21 @@ void registry_sink_end(struct registry *registry);
 bool registry_closing(struct registry *registry);
 /* Whether providers may not be called any more. */
 bool registry_engines_closed(struct registry *registry);
+
+/* Makes a session with a config, and starts it where that says so. */
+MUST_USE int registry_add(struct registry *registry, const char *id,
+                          const struct config *config,
+                          const struct caller *caller, struct session **out,
+                          struct err *err);
+
+/* Loads a session by its number, with a reference. */
+MUST_USE int registry_load(struct registry *registry, uint64_t number,
+                           struct session **out, struct err *err);
+/* Calls a function with each session whose record has a status. */
+MUST_USE int registry_each_with(struct registry *registry,
+                                enum session_status status,
+                                void (*fn)(struct session *session),
+                                struct err *err);
 
 /* ---- registry_providers.c ---- */
 
@@ -112,29 +129,26 @@ MUST_USE int registry_open_used(struct registry *registry, struct err *err);
 MUST_USE int registry_add_providers(struct registry *registry, struct err *err);
 void registry_close_providers(struct registry *registry);
 
-/* Calls a function with each session whose record has a status. */
-MUST_USE int registry_each_with(struct registry *registry,
-                                enum session_status status,
-                                void (*fn)(struct session *session),
-                                struct err *err);
-
 /* ---- registry_profiles.c ---- */
 
-/* Copies the directories that configs are compared with. */
-MUST_USE int registry_set_places(struct registry *registry,
-                                 const struct registry_config *config,
-                                 struct err *err);
 /* Reads the profiles of a directory, or NULL; there is a `default` then. */
 MUST_USE int registry_read_profiles(struct registry *registry, const char *dir,
                                     struct err *err);
-/* Frees what the two above have made. */
+/* Frees them. */
 void registry_drop_profiles(struct registry *registry);
 /* NULL: there is none of that name. */
 const struct profile *registry_profile(const struct registry *registry,
                                        const char *name);
 
-/* ---- registry_new.c ---- */
+/* ---- registry_config.c ---- */
 
+/* Copies the directories that configs are compared with, and whether everybody
+ * is trusted. */
+MUST_USE int registry_set_places(struct registry *registry,
+                                 const struct registry_config *config,
+                                 struct err *err);
+/* Frees the directories. */
+void registry_drop_places(struct registry *registry);
 /* Checks a config and makes it the effective one. `before`: the one that its
  * writer, who is not the operator, has found; NULL: the operator has said it.
  */
@@ -148,15 +162,7 @@ MUST_USE int registry_read_config(const struct registry *registry,
                                   const struct config *before,
                                   struct config *out, struct err *err);
 
-/* Makes a session with a config, and starts it where that says so. */
-MUST_USE int registry_add(struct registry *registry, const char *id,
-                          const struct config *config,
-                          const struct caller *caller, struct session **out,
-                          struct err *err);
-
-/* Loads a session by its number, with a reference. */
-MUST_USE int registry_load(struct registry *registry, uint64_t number,
-                           struct session **out, struct err *err);
+/* ---- registry_trash.c ---- */
 
 /* Takes a removed session's directory away at once; its files go in the
  * background. */

@@ -17,27 +17,6 @@ static int no_memory(struct err *err)
     return err_set(err, ENOMEM, "out of memory");
 }
 
-static int set_place(const char **out, const char *path, struct err *err)
-{
-    *out = path ? strdup(path) : NULL;
-    return path && !*out ? no_memory(err) : 0;
-}
-
-int registry_set_places(struct registry *registry,
-                        const struct registry_config *config, struct err *err)
-{
-    int rc = set_place(&registry->places.state, config->state_dir, err);
-
-    if (rc == 0) {
-        rc = set_place(&registry->places.mount, config->mount, err);
-    }
-    if (rc == 0) {
-        rc = set_place(&registry->places.base, config->base, err);
-    }
-    registry->trust_config = config->trust_config;
-    return rc;
-}
-
 static void profile_done(struct profile *profile)
 {
     config_done(&profile->config);
@@ -51,9 +30,6 @@ void registry_drop_profiles(struct registry *registry)
         profile_done(&registry->profiles[i]);
     }
     free(registry->profiles);
-    free((void *)(uintptr_t)registry->places.state);
-    free((void *)(uintptr_t)registry->places.mount);
-    free((void *)(uintptr_t)registry->places.base);
 }
 
 const struct profile *registry_profile(const struct registry *registry,
