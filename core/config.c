@@ -39,7 +39,7 @@ struct field {
 static const struct field fields[] = {
     BOOL(auto_start, true),
     BOOL(idle_pause_enabled, true),
-    /* Too small has words of its own, and comes after what is not of a type. */
+    /* Below 1 has words of its own, and comes after what is not of a type. */
     NUMBER(idle_pause_after_seconds, INT64_MIN, INT32_MAX, 180),
     NUMBER(exec_timeout_ms, 0, INT32_MAX, 0),
     NUMBER(create_timeout_ms, 1, DAY_MS, 300000),
@@ -124,7 +124,8 @@ static int read_field(const struct js *value, const struct field *field,
         return err_set(err, EINVAL,
                        "Invalid session_sandbox config: '%s' must be from "
                        "%lld to %lld",
-                       field->name, (long long)field->min,
+                       field->name,
+                       (long long)(field->min == INT64_MIN ? 1 : field->min),
                        (long long)field->max);
     }
     set_field(out, field, js_int(value));
@@ -149,11 +150,16 @@ static int read_fields(const struct js *js, struct config *out, struct err *err)
 static int read_wake(const struct js *js, struct config *out, struct err *err)
 {
     struct js *value = js_get(js, "wake");
-    const char *word = js_text(js, "wake");
     bool known = !value;
+    const char *word = "";
+    size_t size = 0;
 
-    for (size_t i = 0; word && i < ARRAY_SIZE(wake_words); i++) {
-        if (strcmp(word, wake_words[i]) == 0) {
+    if (value && js_type(value) == JS_TEXT) {
+        word = js_bytes(value, &size);
+    }
+    for (size_t i = 0; size && i < ARRAY_SIZE(wake_words); i++) {
+        if (size == strlen(wake_words[i]) &&
+            memcmp(word, wake_words[i], size) == 0) {
             out->wake = (enum config_wake)i;
             known = true;
         }
