@@ -12,7 +12,8 @@
 #include <sys/syscall.h>
 
 enum {
-    LINKS_MOST = 40
+    LINKS_MOST = 40,
+    RACES_MOST = 1000,
 };
 
 bool path_begins_with(const char *path, const char *dir)
@@ -167,6 +168,22 @@ static int not_below(const char *dir, const char *name, struct err *err)
     return err_set(err, EPERM, "'%.128s' does not lie below '%s'", name, dir);
 }
 
+/* Any rename on this machine leaves the kernel unsure where a `..` leads. */
+static long open_surely(int dir_fd, const char *name,
+                        const struct open_how *how)
+{
+    int races = 0;
+    long fd;
+
+    do {
+        fd = syscall(SYS_openat2, dir_fd, name, how, sizeof(*how));
+    } while (fd < 0 && errno == EAGAIN && ++races < RACES_MOST);
+    if (fd < 0 && errno == EAGAIN) {
+        errno = EBUSY; /* EAGAIN would be asked for again, for ever. */
+    }
+    return fd;
+}
+
 static int open_beneath(const char *dir, const char *name, int *out,
                         struct err *err)
 {
@@ -180,7 +197,7 @@ static int open_beneath(const char *dir, const char *name, int *out,
     if (dir_fd < 0) {
         return err_errno(err, "'%s'", dir);
     }
-    fd = syscall(SYS_openat2, dir_fd, name, &how, sizeof(how));
+    fd = open_surely(dir_fd, name, &how);
     if (fd < 0) {
         return errno == EXDEV ? not_below(dir, name, err)
                               : err_errno(err, "'%.128s' in '%s'", name, dir);
