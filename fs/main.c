@@ -17,6 +17,7 @@
 #include "fs/stats.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -251,6 +252,17 @@ static void stop(struct fs *fs)
     kernel_free(fs->kernel);
 }
 
+/* Who asks twice for the end, or no longer reads what is logged, does not cut
+ * it off. SIGINT and SIGQUIT do, for who cannot wait. */
+static void hold_to_the_end(struct fuse_session *fuse)
+{
+    (void)signal(SIGTERM, SIG_IGN);
+    (void)signal(SIGHUP, SIG_IGN);
+    /* Takes its own handlers back, and that SIGPIPE is ignored. */
+    fuse_remove_signal_handlers(fuse);
+    (void)signal(SIGPIPE, SIG_IGN);
+}
+
 static int run(struct fs *fs, const struct options *options,
                struct daemon *daemon, struct err *err)
 {
@@ -270,7 +282,7 @@ static int run(struct fs *fs, const struct options *options,
     /* At once: a daemon that starts now waits only for one that says so. */
     registry_ending(fs->mount.registry);
     daemon_ending();
-    fuse_remove_signal_handlers(fs->fuse);
+    hold_to_the_end(fs->fuse);
     return rc;
 }
 

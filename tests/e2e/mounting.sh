@@ -161,6 +161,27 @@ done
 ! mkdir "$mnt/sessions/new" 2>/dev/null || fail 'mkdir made a session'
 unmount umount
 
+test='a second SIGTERM, and a log that nobody reads'
+mkdir "$dir/faults"
+mkfifo "$dir/pipe"
+(exec 9<"$dir/pipe" && sleep 1) &
+SESSIONFS_MEM_CONTROL=$dir/faults "$program" -f \
+    -o "state=$dir/with/mem,provider=mem" "$mnt" 2>"$dir/pipe" &
+daemon=$!
+timeout 20 sh -c "until [ -d '$mnt/sessions' ]; do sleep 0.05; done"
+for id in a b; do
+    mkdir "$mnt/sessions/$id" && echo running >"$mnt/sessions/$id/status"
+done
+sleep 1.2
+echo 'errno EIO' >"$dir/faults/pause@a"
+echo 'delay 1500' >"$dir/faults/pause@b"
+kill -TERM "$daemon"
+sleep 0.5
+kill -TERM "$daemon"
+kill -HUP "$daemon"
+wait "$daemon" || fail "ended with $?"
+! findmnt -n -M "$mnt" >/dev/null || fail 'still mounted'
+
 test='refused'
 refused "option 'suid' is refused" "$program" -o "$state,suid" "$mnt"
 refused "option 'dev' is refused" "$program" -o "dev,$state" "$mnt"
