@@ -2,6 +2,7 @@
 #include "core/json.h"
 
 #include "core/clock.h"
+#include "core/quote.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -79,22 +80,17 @@ static void set(struct js *js, const char *key, json_t *value)
     }
 }
 
-/* Text of which each byte above 127 is replaced. */
-static json_t *ascii_text(const char *text)
+/* Text that is no UTF-8, as one cut within a character: what is none is
+ * replaced. */
+static json_t *mended_text(const char *text)
 {
-    char *copy = strdup(text);
-    json_t *value;
+    struct buf mended = BUF_INIT(strlen(text) + 1);
+    json_t *value = NULL;
 
-    if (!copy) {
-        return NULL;
+    if (quote_words(&mended, text) == 0) {
+        value = json_string(buf_str(&mended));
     }
-    for (char *c = copy; *c; c++) {
-        if ((unsigned char)*c > 127) {
-            *c = '?';
-        }
-    }
-    value = json_string(copy);
-    free(copy);
+    buf_done(&mended);
     return value;
 }
 
@@ -102,7 +98,7 @@ void js_set_text(struct js *js, const char *key, const char *text)
 {
     json_t *value = text ? json_string(text) : json_null();
 
-    set(js, key, value ? value : ascii_text(text));
+    set(js, key, value ? value : mended_text(text));
 }
 
 void js_set_bytes(struct js *js, const char *key, const char *text, size_t size)
