@@ -274,6 +274,7 @@ uint64_t store_session_count(struct store *store)
     return count;
 }
 
+/* A config that cannot be read is in the way of its own session only. */
 int store_provider_used(struct store *store, const char *provider,
                         struct err *err)
 {
@@ -282,8 +283,9 @@ int store_provider_used(struct store *store, const char *provider,
 
     mutex_lock(&store->lock);
     rc = store_query(store, &stmt, err,
-                     "SELECT 1 FROM sessions"
-                     " WHERE json_extract(config, '$.provider') = ?1"
+                     "SELECT 1 FROM sessions WHERE CASE WHEN"
+                     " json_valid(config)"
+                     " THEN json_extract(config, '$.provider') = ?1 END"
                      " UNION ALL SELECT 1 FROM states WHERE provider = ?1"
                      " LIMIT 1",
                      "t", provider);

@@ -455,6 +455,20 @@ static void a_full_disk_lets_a_deletion_be_recorded(void **state)
     assert_int_equal(umount2(place->dir, MNT_DETACH), 0);
 }
 
+static void a_config_that_is_no_json_is_in_the_way_of_none(void **state)
+{
+    struct place *place = *state;
+    struct err err = ERR_INIT;
+    uint64_t number = 0;
+
+    assert_int_equal(
+        store_session_add(place->store, "a", "{", &caller, &number, &err), 0);
+    assert_int_equal(store_provider_used(place->store, "p", &err), 0);
+    (void)add(place, "b");
+    assert_int_equal(store_provider_used(place->store, "p", &err), 1);
+    assert_int_equal(store_provider_used(place->store, "q", &err), 0);
+}
+
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -468,6 +482,7 @@ int main(void)
         T(a_database_of_a_later_version_is_refused),
         T(numbers_are_never_used_twice),
         T(an_old_generation_is_refused),
+        T(a_config_that_is_no_json_is_in_the_way_of_none),
         T(events_read_as_one_file_from_any_offset),
         T(the_oldest_events_go_and_the_others_keep_their_offsets),
         T(the_last_twenty_failures_are_kept),
