@@ -82,6 +82,7 @@ static int take_one(struct file *file, uint64_t owner, const char *data,
                                       asked->json.size, err));
     }
     list_remove(&asked->link);
+    buf_done(&asked->json);
     free(asked);
     return rc;
 }
