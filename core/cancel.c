@@ -56,3 +56,13 @@ int limits_wait(const struct limits *limits, int fd, short events,
         }
     }
 }
+
+int limits_check(const struct limits *limits, const char *late, struct err *err)
+{
+    if (cancel_fired(limits->cancel)) {
+        return err_set(err, ECANCELED, "cancelled");
+    }
+    return clock_ms() >= limits->deadline_ms
+               ? err_set(err, ETIMEDOUT, "%s", late)
+               : 0;
+}

@@ -72,4 +72,15 @@ bool cancel_fired(const struct cancel *cancel);
 MUST_USE int limits_wait(const struct limits *limits, int fd, short events,
                          struct err *err);
 
+/**
+ * Looks whether to go on with work that is done step by step. Does not wait.
+ *
+ * @param limits the token and the deadline
+ * @param late   says what took too long
+ * @param err    filled on failure
+ * @return 0, -ETIMEDOUT, or -ECANCELED
+ */
+MUST_USE int limits_check(const struct limits *limits, const char *late,
+                          struct err *err);
+
 #endif

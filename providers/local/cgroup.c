@@ -212,17 +212,7 @@ int64_t cgroup_count(int group, const char *name, const char *key)
 
 bool cgroup_is(int group, const char *key)
 {
-    AUTO_FD int fd = openat(group, "cgroup.events", O_RDONLY | O_CLOEXEC);
-    char text[256];
-    char line[64];
-    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
-
-    if (n < 0) {
-        return false;
-    }
-    text[n] = '\0';
-    (void)snprintf(line, sizeof(line), "%s 1\n", key);
-    return strstr(text, line) != NULL;
+    return cgroup_count(group, "cgroup.events", key) == 1;
 }
 
 /* Below ours there are two levels: sandboxes, and their commands. */

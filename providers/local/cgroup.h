@@ -1,7 +1,8 @@
 /*
- * Control groups of version 2, by directory fds: to start processes in, to
- * freeze and to kill. No controller is needed, so a machine that has bound
- * them all to version 1 will do. Groups are only ever made below our own.
+ * Control groups by directory fds: those of version 2 to start processes in, to
+ * freeze and to kill, which needs no controller; those of version 1 for
+ * controllers that the machine has bound to them (control.h). Groups are only
+ * ever made below our own. Any thread; nothing waits.
  */
 #ifndef SESSIONFS_LOCAL_CGROUP_H
 #define SESSIONFS_LOCAL_CGROUP_H

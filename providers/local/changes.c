@@ -10,8 +10,8 @@
 #include "providers/local/changes.h"
 
 #include "core/cleanup.h"
-#include "core/clock.h"
 #include "core/list.h"
+#include "providers/local/below.h"
 #include "providers/local/compare.h"
 
 #include <dirent.h>
@@ -43,17 +43,6 @@ struct walk {
     void *arg;
     struct item *top;
 };
-
-static int check(const struct walk *walk, struct err *err)
-{
-    if (cancel_fired(walk->limits->cancel)) {
-        return err_set(err, ECANCELED, "cancelled");
-    }
-    if (clock_ms() >= walk->limits->deadline_ms) {
-        return err_set(err, ETIMEDOUT, "too much has changed to look at");
-    }
-    return 0;
-}
 
 /* ---- The stack ---- */
 
@@ -128,7 +117,7 @@ static bool is_dot(const char *name)
 /* Adds what a directory has; one that is not there has nothing. */
 static int list(struct names *names, int top, const char *path)
 {
-    int fd = compare_open(top, path, O_RDONLY | O_DIRECTORY);
+    int fd = below_open(top, path, O_RDONLY | O_DIRECTORY);
     DIR *dir = fd < 0 ? NULL : fdopendir(fd);
     const struct dirent *entry;
     int rc = 0;
@@ -215,7 +204,7 @@ static bool is_moved(const struct walk *walk, const char *path)
         "user.overlay.redirect",
     };
     AUTO_FD int fd =
-        compare_open(walk->dirs->upper, path, O_RDONLY | O_DIRECTORY);
+        below_open(walk->dirs->upper, path, O_RDONLY | O_DIRECTORY);
 
     for (size_t i = 0; fd >= 0 && i < ARRAY_SIZE(notes); i++) {
         if (fgetxattr(fd, notes[i], NULL, 0) >= 0) {
@@ -306,7 +295,7 @@ int changes_tell(const struct changes_dirs *dirs, const struct limits *limits,
     item = pop(&walk);
     while (item) {
         if (rc == 0) {
-            rc = check(&walk, err);
+            rc = limits_check(limits, "too much has changed to look at", err);
         }
         if (rc == 0) {
             rc = judge(&walk, item, err);

@@ -2,69 +2,17 @@
 #include "providers/local/compare.h"
 
 #include "core/cleanup.h"
-#include "core/clock.h"
+#include "providers/local/below.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <linux/openat2.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/syscall.h>
 
 enum {
-    /* One call takes a path that is shorter than PATH_MAX. */
-    STEP_MOST = PATH_MAX - 1,
     PIECE = 64 * 1024,
 };
-
-static int step(int dir, const char *path, int flags)
-{
-    struct open_how how = {
-        .flags = (uint64_t)(unsigned)(flags | O_NOFOLLOW | O_CLOEXEC),
-        .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS |
-                   RESOLVE_NO_MAGICLINKS | RESOLVE_NO_XDEV,
-    };
-    long fd;
-
-    do {
-        fd = syscall(SYS_openat2, dir, path, &how, sizeof(how));
-    } while (fd < 0 && (errno == EAGAIN || errno == EINTR));
-    return fd < 0 ? -errno : (int)fd;
-}
-
-/* Cuts as much of a long path off as one call takes. */
-static size_t cut(const char *path, char out[PATH_MAX])
-{
-    size_t size = STEP_MOST - 1;
-
-    while (size > 0 && path[size] != '/') {
-        size--;
-    }
-    memcpy(out, path, size);
-    out[size] = '\0';
-    return size ? size + 1 : 0;
-}
-
-int compare_open(int top, const char *path, int flags)
-{
-    AUTO_FD int dir = -1;
-
-    while (strlen(path) >= STEP_MOST) {
-        char part[PATH_MAX];
-        size_t size = cut(path, part);
-        int next = size ? step(dir < 0 ? top : dir, part, O_PATH | O_DIRECTORY)
-                        : -ENAMETOOLONG;
-
-        if (next < 0) {
-            return next;
-        }
-        cleanup_fd(&dir);
-        dir = next;
-        path += size;
-    }
-    return step(dir < 0 ? top : dir, *path ? path : ".", flags);
-}
 
 int compare_find(int top, const char *path, struct compare_file *out,
                  struct err *err)
@@ -72,7 +20,7 @@ int compare_find(int top, const char *path, struct compare_file *out,
     struct compare_file found = {.fd = -1};
 
     if (top >= 0) {
-        found.fd = compare_open(top, path, O_PATH);
+        found.fd = below_open(top, path, O_PATH);
     }
     if (top >= 0 && found.fd < 0 && found.fd != -ENOENT &&
         found.fd != -ENOTDIR && found.fd != -ELOOP && found.fd != -EXDEV) {
@@ -142,16 +90,6 @@ static int compare_piece(int a, int b, char *buffers, off_t offset,
     return 0;
 }
 
-static int check(const struct limits *limits, struct err *err)
-{
-    if (cancel_fired(limits->cancel)) {
-        return err_set(err, ECANCELED, "cancelled");
-    }
-    return clock_ms() >= limits->deadline_ms
-               ? err_set(err, ETIMEDOUT, "comparing files takes too long")
-               : 0;
-}
-
 static int same_data(const struct compare_file *a, const struct compare_file *b,
                      const struct limits *limits, bool *out, struct err *err)
 {
@@ -168,7 +106,7 @@ static int same_data(const struct compare_file *a, const struct compare_file *b,
         return err_set(err, ENOMEM, "out of memory");
     }
     for (off_t at = 0; rc == 0 && going > 0; at += PIECE) {
-        rc = check(limits, err);
+        rc = limits_check(limits, "comparing files takes too long", err);
         if (rc == 0) {
             rc = compare_piece(in_a, in_b, buffers, at, err, &going);
         }

@@ -14,17 +14,6 @@ struct compare_file {
 };
 
 /**
- * Opens what a path of any length leads to, following no link and leaving
- * neither the directory nor its mount.
- *
- * @param top   a directory
- * @param path  relative to it; "" is top itself
- * @param flags of open(2)
- * @return an fd or a negative errno
- */
-MUST_USE int compare_open(int top, const char *path, int flags);
-
-/**
  * Finds a file.
  *
  * @param top  a directory, or -1: it has nothing

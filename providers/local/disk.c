@@ -9,16 +9,14 @@
 #include "core/cleanup.h"
 #include "core/clock.h"
 #include "core/list.h"
+#include "providers/local/below.h"
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <linux/openat2.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 
 enum {
-    STEP_MAX = 3000,   /* Of a path, at once: the kernel takes 4095 bytes. */
     BLOCK = 512,       /* What st_blocks counts in. */
     LOOK_EVERY = 1024, /* Entries between looks at the clock. */
 };
@@ -37,58 +35,6 @@ struct sum {
     unsigned looked;
     bool whole;
 };
-
-static int open_step(int dir, const char *path, bool last)
-{
-    struct open_how how = {
-        .flags = (last ? O_RDONLY | O_NONBLOCK : O_PATH) | O_DIRECTORY |
-                 O_NOFOLLOW | O_CLOEXEC,
-        .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_XDEV,
-    };
-
-    return (int)syscall(SYS_openat2, dir, path, &how, sizeof(how));
-}
-
-/* How much of a path is taken in one step: whole names. */
-static size_t step_len(const char *path, size_t left)
-{
-    size_t len = STEP_MAX;
-
-    if (left <= STEP_MAX) {
-        return left;
-    }
-    while (len > 0 && path[len] != '/') {
-        len--;
-    }
-    return len;
-}
-
-static int open_waiting(const struct sum *sum, const struct dir *dir)
-{
-    AUTO_FD int at = -1;
-    const char *path = dir->path;
-    size_t left = dir->len;
-
-    if (left == 0) {
-        return open_step(sum->top, ".", true);
-    }
-    for (;;) {
-        char step[STEP_MAX + 1];
-        size_t len = step_len(path, left);
-        int next;
-
-        memcpy(step, path, len);
-        step[len] = '\0';
-        next = open_step(at < 0 ? sum->top : at, step, len == left);
-        cleanup_fd(&at);
-        if (len == left || next < 0) {
-            return next;
-        }
-        at = next;
-        path += len + 1;
-        left -= len + 1;
-    }
-}
 
 static bool add_waiting(struct sum *sum, const struct dir *parent,
                         const char *name)
@@ -139,7 +85,8 @@ static bool in_time(struct sum *sum)
 
 static void read_dir(struct sum *sum, const struct dir *dir)
 {
-    int fd = open_waiting(sum, dir);
+    int fd =
+        below_open(sum->top, dir->path, O_RDONLY | O_NONBLOCK | O_DIRECTORY);
     DIR *stream = fd < 0 ? NULL : fdopendir(fd);
     const struct dirent *entry;
 

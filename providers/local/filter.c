@@ -246,7 +246,7 @@ static int add_protocols(scmp_filter_ctx context)
 }
 
 /*
- * The limit of core files is 1, see sandbox.c, and stays so. Programs that
+ * The limit of core files is 1, see rlimit.c, and stays so. Programs that
  * want none, as those that hold secrets do, end when they cannot say so:
  * they are told that it is done, and no core is written.
  */

@@ -16,7 +16,6 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -64,20 +63,6 @@ static void make_map(struct map *map, uint32_t owner, uint32_t user,
     add_range(map, high + 1, base + high + 1, WIRE_ID_COUNT - high - 1);
 }
 
-static int write_map(pid_t pid, const char *name, const struct map *map,
-                     struct err *err)
-{
-    char path[64];
-    AUTO_FD int fd = -1;
-
-    (void)snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, name);
-    fd = open(path, O_WRONLY | O_CLOEXEC);
-    if (fd < 0 || write(fd, map->text, map->len) != (ssize_t)map->len) {
-        return err_errno(err, "cannot write %s", path);
-    }
-    return 0;
-}
-
 static int map_both(pid_t pid, const struct stat *top, uint32_t base, int *out,
                     struct err *err)
 {
@@ -86,10 +71,10 @@ static int map_both(pid_t pid, const struct stat *top, uint32_t base, int *out,
     int rc;
 
     make_map(&map, top->st_uid, WIRE_USER, base);
-    rc = write_map(pid, "uid_map", &map, err);
+    rc = proc_write(pid, "uid_map", map.text, err);
     if (rc == 0) {
         make_map(&map, top->st_gid, WIRE_GROUP, base);
-        rc = write_map(pid, "gid_map", &map, err);
+        rc = proc_write(pid, "gid_map", map.text, err);
     }
     if (rc < 0) {
         return rc;

@@ -2,9 +2,11 @@
  * Inside sessionfs-keeper: the process that makes sandboxes.
  *
  * It has one thread, so that it may clone freely, and waits for nothing but
- * the next request. Each sandbox is a clone of it that never executes another
- * program: the sandbox's process 1. Everything here runs either in the keeper
- * or in such a clone, as the functions say.
+ * the next request. Each sandbox's process 1 is a clone of it, or of a cradle
+ * (cradle.h) that is one, and never executes another program; where there are
+ * no cgroups, each command has a reaper, a clone of process 1. Everything here
+ * runs in the keeper or in such a clone, as the functions say. One that fails
+ * gives the reason in words, which the daemon is told (wire.h).
  */
 #ifndef SESSIONFS_LOCAL_KEEPER_H
 #define SESSIONFS_LOCAL_KEEPER_H
@@ -16,6 +18,20 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
+
+/* ---- proc.c ---- */
+
+/**
+ * Writes a file of a process in /proc, in one call.
+ *
+ * @param pid  whose
+ * @param name of the file
+ * @param text all of it
+ * @param err  filled on failure
+ * @return 0 or a negative errno
+ */
+MUST_USE int proc_write(pid_t pid, const char *name, const char *text,
+                        struct err *err);
 
 /* ---- user.c: a keeper that is not root. ---- */
 
@@ -121,12 +137,12 @@ void tree_close(struct tree *tree);
  * Builds the root directory out of them, moves into it and leaves everything
  * else behind. In the sandbox, privileged there, alone in new namespaces.
  *
- * @param tree    as opened
+ * @param tree      as opened
  * @param tmp_bytes the most in each of its directories in memory
- * @param scripts on success: a directory that only the owner of this fd can
- *                write to; the sandbox sees it as WIRE_SCRIPTS
- * @param oom     on success: the caller's oom_score_adj, to write to
- * @param err     filled on failure
+ * @param scripts   on success: a directory that only the owner of this fd can
+ *                  write to; the sandbox sees it as WIRE_SCRIPTS
+ * @param oom       on success: the caller's oom_score_adj, to write to
+ * @param err       filled on failure
  * @return 0 or a negative errno
  */
 MUST_USE int tree_enter(const struct tree *tree, int64_t tmp_bytes,

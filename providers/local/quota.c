@@ -9,31 +9,58 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* How a limit is enforced on this machine; NULL: not. */
-typedef const char *by_fn(const struct wire_host *host);
-
-static by_fn by_memory;
-static by_fn by_pids;
-static by_fn by_cpu;
-static by_fn by_file_size;
-static by_fn by_disk;
-static by_fn by_open_files;
-static by_fn by_tmp;
+enum {
+    MEANS = WIRE_MEANS_V2 + 1
+};
 
 static const struct row {
     const char *key;
-    size_t offset; /* In struct wire_quota. */
-    by_fn *by;
+    size_t offset;             /* In struct wire_quota. */
+    enum wire_control control; /* WIRE_CONTROLS: it needs none. */
+    const char *by[MEANS];     /* How it is enforced; NULL: not. */
 } rows[] = {
-    {"memory_bytes", offsetof(struct wire_quota, memory_bytes), by_memory},
-    {"pids", offsetof(struct wire_quota, pids), by_pids},
-    {"cpu_percent", offsetof(struct wire_quota, cpu_percent), by_cpu},
-    {"file_size_bytes", offsetof(struct wire_quota, file_size_bytes),
-     by_file_size},
-    {"disk_bytes", offsetof(struct wire_quota, disk_bytes), by_disk},
-    {"open_files", offsetof(struct wire_quota, open_files), by_open_files},
-    {"tmp_bytes", offsetof(struct wire_quota, tmp_bytes), by_tmp},
+    {"memory_bytes",
+     offsetof(struct wire_quota, memory_bytes),
+     WIRE_CONTROL_MEMORY,
+     {[WIRE_MEANS_V1] = "memory controller, cgroup v1",
+      [WIRE_MEANS_V2] = "memory controller, cgroup v2"}},
+    {"pids",
+     offsetof(struct wire_quota, pids),
+     WIRE_CONTROL_PIDS,
+     {[WIRE_MEANS_NONE] = "RLIMIT_NPROC of the sandbox's user",
+      [WIRE_MEANS_V1] = "pids controller, cgroup v1",
+      [WIRE_MEANS_V2] = "pids controller, cgroup v2"}},
+    {"cpu_percent",
+     offsetof(struct wire_quota, cpu_percent),
+     WIRE_CONTROL_CPU,
+     {[WIRE_MEANS_V1] = "cpu controller, cgroup v1",
+      [WIRE_MEANS_V2] = "cpu controller, cgroup v2"}},
+    {"file_size_bytes",
+     offsetof(struct wire_quota, file_size_bytes),
+     WIRE_CONTROLS,
+     {"RLIMIT_FSIZE of each process"}},
+    {"disk_bytes",
+     offsetof(struct wire_quota, disk_bytes),
+     WIRE_CONTROLS,
+     {"a look at the disk twice a second: what is beyond it by then stays"}},
+    {"open_files",
+     offsetof(struct wire_quota, open_files),
+     WIRE_CONTROLS,
+     {"RLIMIT_NOFILE of each process"}},
+    {"tmp_bytes",
+     offsetof(struct wire_quota, tmp_bytes),
+     WIRE_CONTROLS,
+     {"the size of a tmpfs"}},
 };
+
+/* On this machine. */
+static const char *means_of(const struct row *row, const struct wire_host *host)
+{
+    unsigned means = row->control == WIRE_CONTROLS ? WIRE_MEANS_NONE
+                                                   : host->means[row->control];
+
+    return row->by[means % MEANS];
+}
 
 static int64_t *member(struct wire_quota *quota, const struct row *row)
 {
@@ -106,7 +133,7 @@ int quota_tell(const struct wire_quota *quota, const struct wire_host *host,
 
     for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
         struct js *one = js_object();
-        const char *by = rows[i].by(host);
+        const char *by = means_of(&rows[i], host);
 
         js_set_int(one, "value", value_of(quota, &rows[i]));
         js_set_text(one, "by", by);
@@ -118,61 +145,4 @@ int quota_tell(const struct wire_quota *quota, const struct wire_host *host,
     rc = js_write(all, out);
     js_free(all);
     return rc < 0 ? err_set(err, -rc, "limits") : 0;
-}
-
-static const char *by_memory(const struct wire_host *host)
-{
-    static const char *const words[] = {
-        [WIRE_MEANS_NONE] = NULL,
-        [WIRE_MEANS_V1] = "memory controller, cgroup v1",
-        [WIRE_MEANS_V2] = "memory controller, cgroup v2",
-    };
-
-    return words[host->means[WIRE_CONTROL_MEMORY] % ARRAY_SIZE(words)];
-}
-
-static const char *by_pids(const struct wire_host *host)
-{
-    static const char *const words[] = {
-        [WIRE_MEANS_NONE] = "RLIMIT_NPROC of the sandbox's user",
-        [WIRE_MEANS_V1] = "pids controller, cgroup v1",
-        [WIRE_MEANS_V2] = "pids controller, cgroup v2",
-    };
-
-    return words[host->means[WIRE_CONTROL_PIDS] % ARRAY_SIZE(words)];
-}
-
-static const char *by_cpu(const struct wire_host *host)
-{
-    static const char *const words[] = {
-        [WIRE_MEANS_NONE] = NULL,
-        [WIRE_MEANS_V1] = "cpu controller, cgroup v1",
-        [WIRE_MEANS_V2] = "cpu controller, cgroup v2",
-    };
-
-    return words[host->means[WIRE_CONTROL_CPU] % ARRAY_SIZE(words)];
-}
-
-static const char *by_file_size(const struct wire_host *host)
-{
-    (void)host;
-    return "RLIMIT_FSIZE of each process";
-}
-
-static const char *by_disk(const struct wire_host *host)
-{
-    (void)host;
-    return "a look at the disk twice a second: what is beyond it by then stays";
-}
-
-static const char *by_open_files(const struct wire_host *host)
-{
-    (void)host;
-    return "RLIMIT_NOFILE of each process";
-}
-
-static const char *by_tmp(const struct wire_host *host)
-{
-    (void)host;
-    return "the size of a tmpfs";
 }

@@ -8,7 +8,6 @@
 #include "providers/local/remove.h"
 
 #include "core/cleanup.h"
-#include "core/clock.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -30,14 +29,8 @@ struct removal {
 
 static int check(const struct removal *removal)
 {
-    if (cancel_fired(removal->limits->cancel)) {
-        return err_set(removal->err, ECANCELED, "cancelled");
-    }
-    if (clock_ms() >= removal->limits->deadline_ms) {
-        return err_set(removal->err, ETIMEDOUT,
-                       "the workspace is not removed yet");
-    }
-    return 0;
+    return limits_check(removal->limits, "the workspace is not removed yet",
+                        removal->err);
 }
 
 /*

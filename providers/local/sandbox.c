@@ -42,7 +42,6 @@ static pid_t clone_process(uint64_t flags, int cgroup, int *pidfd)
     if (flags & CLONE_PARENT) {
         args.exit_signal = 0; /* It has the caller's own. */
     }
-
     if (cgroup >= 0) {
         args.flags |= CLONE_INTO_CGROUP;
         args.cgroup = (__u64)cgroup;
@@ -204,21 +203,6 @@ NORETURN static void be_init(const struct sandbox_plan *plan, int go, int sock,
     init_serve(&serve);
 }
 
-static int write_proc(pid_t pid, const char *name, const char *text,
-                      struct err *err)
-{
-    char path[64];
-    AUTO_FD int fd = -1;
-    ssize_t n = (ssize_t)strlen(text);
-
-    (void)snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, name);
-    fd = open(path, O_WRONLY | O_CLOEXEC);
-    if (fd < 0 || write(fd, text, (size_t)n) != n) {
-        return err_errno(err, "cannot write %s", path);
-    }
-    return 0;
-}
-
 /* A range of ids that mean nothing outside, or our own one. */
 static int write_maps(pid_t pid, const struct sandbox_plan *plan,
                       struct err *err)
@@ -230,13 +214,13 @@ static int write_maps(pid_t pid, const struct sandbox_plan *plan,
 
     (void)snprintf(map, sizeof(map), "%d %u %d", plan->one_id ? WIRE_USER : 0,
                    uid, plan->one_id ? 1 : WIRE_ID_COUNT);
-    rc = write_proc(pid, "uid_map", map, err);
+    rc = proc_write(pid, "uid_map", map, err);
     if (rc < 0) {
         return rc;
     }
     (void)snprintf(map, sizeof(map), "%d %u %d", plan->one_id ? WIRE_GROUP : 0,
                    gid, plan->one_id ? 1 : WIRE_ID_COUNT);
-    return write_proc(pid, "gid_map", map, err);
+    return proc_write(pid, "gid_map", map, err);
 }
 
 static int let_go(pid_t pid, const struct sandbox_plan *plan, int go,

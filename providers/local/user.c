@@ -86,19 +86,6 @@ bool user_maps_ids(void)
     return found;
 }
 
-static int write_self(const char *name, const char *text, struct err *err)
-{
-    char path[64];
-    AUTO_FD int fd = -1;
-
-    (void)snprintf(path, sizeof(path), "/proc/self/%s", name);
-    fd = open(path, O_WRONLY | O_CLOEXEC);
-    if (fd < 0 || write(fd, text, strlen(text)) < 0) {
-        return err_errno(err, "cannot write %s", path);
-    }
-    return 0;
-}
-
 /* Each id is itself, so that files look as they did. */
 static int map_own(uid_t uid, gid_t gid, struct err *err)
 {
@@ -106,13 +93,13 @@ static int map_own(uid_t uid, gid_t gid, struct err *err)
     int rc;
 
     (void)snprintf(map, sizeof(map), "%u %u 1", uid, uid);
-    rc = write_self("uid_map", map, err);
+    rc = proc_write(getpid(), "uid_map", map, err);
     if (rc == 0) {
-        rc = write_self("setgroups", "deny", err);
+        rc = proc_write(getpid(), "setgroups", "deny", err);
     }
     if (rc == 0) {
         (void)snprintf(map, sizeof(map), "%u %u 1", gid, gid);
-        rc = write_self("gid_map", map, err);
+        rc = proc_write(getpid(), "gid_map", map, err);
     }
     return rc;
 }

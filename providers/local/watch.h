@@ -31,8 +31,8 @@ typedef void watch_turn_fn(void *arg);
 
 struct watch_calls {
     watch_open_fn *open;
-    watch_stop_fn
-        *stop; /* For one that is over its limit, or fills the disk. */
+    /* For one that is over its limit, or fills the disk. */
+    watch_stop_fn *stop;
     watch_turn_fn *turn; /* NULL: there is nothing else. */
     void *arg;           /* Of stop and turn. */
 };
@@ -63,8 +63,10 @@ void watch_free(struct watch *watch);
  */
 MUST_USE int watch_add(struct watch *watch, uint64_t number, const char *dir,
                        int64_t limit);
+
 /** @param watch the watch @param number of a session that is no more */
 void watch_drop(struct watch *watch, uint64_t number);
+
 /** @param watch the watch @param number of a session @param runs whether its
  *  processes may write now */
 void watch_runs(struct watch *watch, uint64_t number, bool runs);
