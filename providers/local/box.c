@@ -31,13 +31,14 @@ static int take_breath(long *us, const char *verb, const struct limits *limits,
                        struct err *err)
 {
     struct timespec ts = {.tv_sec = 0, .tv_nsec = *us * 1000};
+    char late[64];
+    int rc;
 
-    if (cancel_fired(limits->cancel)) {
-        return err_set(err, ECANCELED, "cancelled");
-    }
-    if (clock_ms() >= limits->deadline_ms) {
-        return err_set(err, ETIMEDOUT, "the sandbox's processes do not %s",
-                       verb);
+    (void)snprintf(late, sizeof(late), "the sandbox's processes do not %s",
+                   verb);
+    rc = limits_check(limits, late, err);
+    if (rc < 0) {
+        return rc;
     }
     (void)nanosleep(&ts, NULL);
     *us = *us * 2 > POLL_MOST_US ? POLL_MOST_US : *us * 2;
@@ -186,19 +187,38 @@ static int freeze_group(const struct box *box, bool freeze,
     return rc;
 }
 
+static int ask_to_freeze(struct box *box, bool freeze, struct err *err)
+{
+    const struct wire wire = {
+        .type = WIRE_FREEZE, .n = ++box->freezes, .code = freeze};
+
+    return box_send(box, &wire, NULL, 0, err);
+}
+
+/* The answer to the last question; those that nobody took come before it. */
+static int await_frozen(const struct box *box, const struct limits *limits,
+                        struct wire *out, struct err *err)
+{
+    int rc;
+
+    do {
+        rc = await_init(box, limits, out, err);
+    } while (rc == 0 && out->n != box->freezes);
+    return rc;
+}
+
 /* Init stops them, and tells how many have not stopped yet. */
-static int freeze_by_init(const struct box *box, bool freeze,
+static int freeze_by_init(struct box *box, bool freeze,
                           const struct limits *limits, struct err *err)
 {
-    struct wire wire = {.type = WIRE_FREEZE, .code = freeze};
     struct wire answer = {.code = 1};
     long us = POLL_FIRST_US;
     int rc = 0;
 
     while (rc == 0 && answer.code != 0) {
-        rc = box_send(box, &wire, NULL, 0, err);
+        rc = ask_to_freeze(box, freeze, err);
         if (rc == 0) {
-            rc = await_init(box, limits, &answer, err);
+            rc = await_frozen(box, limits, &answer, err);
         }
         if (rc == 0 && answer.code != 0) {
             rc = take_breath(&us, "stop", limits, err);
@@ -216,11 +236,10 @@ int box_freeze(struct box *box, bool freeze, const struct limits *limits,
     if (rc == 0) {
         atomic_store(&box->frozen, freeze);
     } else if (freeze) {
-        struct wire thaw = {.type = WIRE_FREEZE, .code = 0};
         struct err ignored = ERR_INIT;
 
         (void)(box->cgroup >= 0 ? cgroup_freeze(box->cgroup, false, &ignored)
-                                : box_send(box, &thaw, NULL, 0, &ignored));
+                                : ask_to_freeze(box, false, &ignored));
     }
     return rc;
 }
@@ -375,8 +394,10 @@ void box_kill_leftovers(const struct box *box)
     struct wire wire = {.type = WIRE_END, .n = 0, .code = SIGKILL};
     struct err ignored = ERR_INIT;
 
-    if (box->cgroup < 0 && box_send(box, &wire, NULL, 0, &ignored) < 0) {
-        return; /* It is dead, or the next look comes soon. */
+    if (box->cgroup < 0) {
+        /* Else it is dead, or the next look comes soon. */
+        (void)!box_send(box, &wire, NULL, 0, &ignored);
+        return;
     }
     list_each(node, &box->leftovers)
     {

@@ -32,7 +32,8 @@ struct box {
     int64_t met[WIRE_CONTROLS];  /* How often each limit was; loop's thread. */
     int64_t refused;             /* Forks, as last seen by box_forks_on(), */
     unsigned refusals;           /* and how many times in a row more. */
-    atomic_bool frozen;          /* As it was last asked for. */
+    atomic_bool frozen;          /* As it was last asked for, */
+    uint64_t freezes;            /* and how often init was; one thread. */
     atomic_uint_fast64_t serial; /* Names its commands' cgroups. */
     struct list leftovers;       /* Those of ended ones; the loop's thread. */
     atomic_uint refs;

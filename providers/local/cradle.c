@@ -97,11 +97,13 @@ int cradle_hand_over(struct cradle *cradle, const struct wire *request,
 
 void cradle_close(struct cradle *cradle)
 {
-    if (cradle->sock >= 0) {
-        (void)kill(cradle->pid, SIGKILL);
-        cleanup_fd(&cradle->sock);
+    if (cradle->sock < 0) {
+        return;
     }
-    /* Of the others those that still make a sandbox; its end ends them. */
+    (void)kill(cradle->pid, SIGKILL);
+    cleanup_fd(&cradle->sock);
+    /* Its groups can be removed then. Others that still make a sandbox end
+     * with that. */
     while (waitpid(cradle->pid, NULL, 0) < 0 && errno == EINTR) {
     }
 }

@@ -8,17 +8,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <grp.h>
 #include <inttypes.h>
-#include <linux/sched.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
-#include <string.h>
-#include <sys/mman.h>
 #include <sys/signalfd.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 
 /* The path of the shell that scripts are given to. */
@@ -284,9 +278,9 @@ static void serve_end(const struct init *init, uint64_t n, int signal)
     }
 }
 
-static void serve_freeze(struct init *init, bool freeze)
+static void serve_freeze(struct init *init, uint64_t n, bool freeze)
 {
-    struct wire wire = {.type = WIRE_FROZEN};
+    struct wire wire = {.type = WIRE_FROZEN, .n = n};
     struct err err = ERR_INIT;
 
     init->frozen = freeze;
@@ -314,7 +308,7 @@ static void serve_request(struct init *init)
     } else if (request.type == WIRE_END) {
         serve_end(init, request.n, request.code);
     } else if (request.type == WIRE_FREEZE) {
-        serve_freeze(init, request.code != 0);
+        serve_freeze(init, request.n, request.code != 0);
     }
     wire_close(fds);
 }

@@ -181,6 +181,7 @@ static int greet(struct link *link, const struct limits *limits,
         return err_wrap(err, rc, "%s", PROGRAM);
     }
     if (wire.type != WIRE_READY) {
+        wire_close(fds);
         return err_set(err, wire.code > 0 ? wire.code : EPROTO, "%s",
                        wire.words);
     }
@@ -283,25 +284,16 @@ void link_close(struct link *link)
 
 /* ---- Requests, one at a time ---- */
 
-static int check(const struct limits *limits, struct err *err)
-{
-    if (cancel_fired(limits->cancel)) {
-        return err_set(err, ECANCELED, "cancelled");
-    }
-    return clock_ms() >= limits->deadline_ms
-               ? err_set(err, ETIMEDOUT, "the keeper is busy")
-               : 0;
-}
-
 static int take_turn(struct link *link, const struct limits *limits,
                      struct err *err)
 {
-    int rc = check(limits, err);
+    static const char late[] = "the keeper is busy";
+    int rc = limits_check(limits, late, err);
 
     mutex_lock(&link->lock);
     while (link->busy && rc == 0) {
         (void)cond_wait(&link->turn, &link->lock, clock_deadline(TURN_MS));
-        rc = check(limits, err);
+        rc = limits_check(limits, late, err);
     }
     if (rc == 0) {
         link->busy = true;

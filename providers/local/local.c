@@ -158,16 +158,19 @@ static int local_open(const struct provider_env *env, struct provider **out,
     if (!local) {
         return err_set(err, ENOMEM, "out of memory");
     }
-    rc = open_parts(local, env, err);
-    if (rc < 0) {
-        free(local);
-        return rc;
-    }
     local->loop = env->loop;
     mutex_init(&local->lock);
     cond_init(&local->quiet);
     list_init(&local->boxes);
     list_init(&local->commands);
+    /* Last: the watch's thread works with all of it. */
+    rc = open_parts(local, env, err);
+    if (rc < 0) {
+        cond_done(&local->quiet);
+        mutex_done(&local->lock);
+        free(local);
+        return rc;
+    }
     *out = &local->base;
     return 0;
 }

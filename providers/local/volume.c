@@ -209,19 +209,16 @@ static int await_locked(struct volumes *volumes, uint64_t number,
                         const struct limits *limits, struct volume **out,
                         struct err *err) REQUIRES(volumes->lock)
 {
+    int rc = 0;
+
     *out = find_locked(volumes, number);
-    while (*out && (*out)->mount < 0) {
+    while (*out && (*out)->mount < 0 && rc == 0) {
         (void)cond_wait(&volumes->mounted, &volumes->lock,
                         clock_deadline(TURN_MS));
-        if (cancel_fired(limits->cancel)) {
-            return err_set(err, ECANCELED, "cancelled");
-        }
-        if (clock_ms() >= limits->deadline_ms) {
-            return err_set(err, ETIMEDOUT, "the workspace is being mounted");
-        }
+        rc = limits_check(limits, "the workspace is being mounted", err);
         *out = find_locked(volumes, number);
     }
-    return 0;
+    return rc;
 }
 
 /* Whoever finds none is the one to mount it: `mine` then. */
@@ -249,21 +246,22 @@ static int claim(struct volumes *volumes, uint64_t number,
     return rc;
 }
 
-/* Tells those who wait how it went. */
+/* Tells those who wait how it went. It may have been removed meanwhile. */
 static void settle(struct volumes *volumes, uint64_t number, int mount)
 {
     struct volume *volume;
 
     mutex_lock(&volumes->lock);
     volume = find_locked(volumes, number);
-    if (volume && mount >= 0) {
-        volume->mount = mount;
-    } else if (volume) {
+    if (volume && mount >= 0 && volume->mount < 0) {
+        volume->mount = TAKE_FD(mount);
+    } else if (volume && mount < 0) {
         list_remove(&volume->link);
         free_volume(volume);
     }
     cond_broadcast(&volumes->mounted);
     mutex_unlock(&volumes->lock);
+    cleanup_fd(&mount);
 }
 
 static int open_mounted(struct volumes *volumes, uint64_t number,
@@ -395,24 +393,19 @@ int volume_make(struct volumes *volumes, const struct sandbox *sandbox,
     return dir < 0 ? dir : make(volumes, sandbox, dir, limits, plain, err);
 }
 
-/* Opens the directories that tell what the session did. */
-static int tell_changes(struct volumes *volumes, const struct sandbox *sandbox,
-                        const struct limits *limits,
-                        const struct volume_teller *teller, struct err *err)
+int volume_changes(struct volumes *volumes, const struct sandbox *sandbox,
+                   const struct limits *limits,
+                   const struct volume_teller *teller, struct err *err)
 {
-    AUTO_FD int dir = open_dir(sandbox, err);
+    AUTO_FD int merged = volume_open(volumes, sandbox, limits, err);
+    AUTO_FD int dir = merged < 0 ? -1 : open_dir(sandbox, err);
     AUTO_FD int upper = -1;
     AUTO_FD int base = -1;
-    AUTO_FD int merged = -1;
     struct changes_dirs dirs;
-    int rc = dir < 0 ? dir : hostdir_open(sandbox, "base", &base, err);
+    int rc = dir < 0 ? -err->code : hostdir_open(sandbox, "base", &base, err);
 
     if (rc < 0) {
         return rc;
-    }
-    merged = volume_open(volumes, sandbox, limits, err);
-    if (merged < 0) {
-        return merged;
     }
     if (!is_there(dir, PLAIN_DIR)) {
         upper = open_below(dir, UPPER_DIR, err);
@@ -423,15 +416,6 @@ static int tell_changes(struct volumes *volumes, const struct sandbox *sandbox,
     dirs =
         (struct changes_dirs){.merged = merged, .upper = upper, .base = base};
     return changes_tell(&dirs, limits, teller->fn, teller->arg, err);
-}
-
-int volume_changes(struct volumes *volumes, const struct sandbox *sandbox,
-                   const struct limits *limits,
-                   const struct volume_teller *teller, struct err *err)
-{
-    int rc = volume_check(sandbox, err);
-
-    return rc < 0 ? rc : tell_changes(volumes, sandbox, limits, teller, err);
 }
 
 int volume_open_written(const char *dir)

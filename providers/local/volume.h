@@ -66,6 +66,7 @@ MUST_USE int volume_check(const struct sandbox *sandbox, struct err *err);
 /** Opens what a session wrote, to be read. @param dir of the session
  *  @return a directory, or -1 */
 int volume_open_written(const char *dir);
+
 /* Who is told of changes. */
 struct volume_teller {
     provider_change_fn *fn;

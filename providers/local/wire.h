@@ -21,8 +21,8 @@
  * Where there are no cgroups (no such fds come along then):
  *   daemon: WIRE_END n, code SIGKILL; again until the command's pipe ends,
  *           which it does with the last of its processes; n 0: all commands
- *   daemon: WIRE_FREEZE code 1 or 0
- *   init:   WIRE_FROZEN code: how many processes still run; asked again
+ *   daemon: WIRE_FREEZE n, code 1 or 0
+ *   init:   WIRE_FROZEN n, code: how many processes still run; asked again
  *
  * In braces: the fds that come along, by SCM_RIGHTS; any of them may be
  * missing.
@@ -116,7 +116,7 @@ struct wire_host {
 struct wire {
     uint32_t type;
     int32_t code;
-    uint64_t n; /* Of the command; of the request to the keeper. */
+    uint64_t n; /* Of the command, or of the request. */
     int64_t pid;
     uint32_t id_base;   /* Host id of the sandbox's id 0. */
     uint32_t map_lower; /* Not 0: see struct overlay_plan. */
