@@ -15,10 +15,12 @@ enum {
     CALL_MS = 60000,
 };
 
-/* A command that sets an attribute; not every machine has one for that. */
-#define SET_XATTR(file, name, value)                                           \
-    "python3 -c \"import os; os.setxattr('" file "', '" name "', b'" value     \
-    "')\" 2>/dev/null"
+/* attr FILE NAME VALUE: sets an attribute; not every machine has a command for
+ * that. */
+#define ATTR                                                                   \
+    "attr() { python3 -c 'import os, sys; "                                    \
+    "os.setxattr(sys.argv[1], sys.argv[2], sys.argv[3].encode())' "            \
+    "\"$@\" 2>/dev/null; }; "
 
 void base_make(struct bench *bench, struct base *base, const char *script)
 {
@@ -113,14 +115,13 @@ void base_changes(struct bench *bench, struct bench_box *box,
     buf_done(&text);
 }
 
-static const char files[] =
+static const char files[] = ATTR
     "echo secret >own && chmod 600 own && mkdir -p d/e && echo deep >d/e/f && "
     "echo theirs >theirs && chown 33:33 theirs && chmod 644 theirs && "
     "echo far >far && chown 200000:200000 far && chmod 644 far && "
-    "ln -s d/e/f link && ln own hard && mkfifo pipe && " SET_XATTR(
-        "own", "user.note",
-        "x") " && "
-             "printf '#!/bin/sh\\necho run\\n' >run && chmod 4755 run";
+    "ln -s d/e/f link && ln own hard && mkfifo pipe && "
+    "attr own user.note x && "
+    "printf '#!/bin/sh\\necho run\\n' >run && chmod 4755 run";
 
 static void its_files_are_there_as_the_sandboxs_own(void **state)
 {
@@ -179,25 +180,16 @@ static void whoever_owns_it_it_is_the_sandboxs_own(void **state)
 }
 
 /* What could reach a lower layer, from inside. */
-static const char hostile[] =
+static const char hostile[] = ATTR
     "rm -rf d; echo x >own; truncate -s 5 hard; chmod 777 own run; "
-    "ln own more; mv link elsewhere; mkdir d; ln -s /etc d/e; " SET_XATTR(
-        "own", "user.note",
-        "y") "; touch -d 2001-01-01 own pipe .; "
-             "rm -f pipe; mknod pipe c 0 0; mknod pipe c 1 3; " SET_XATTR(
-                 "d", "trusted.overlay.opaque",
-                 "y") "; " SET_XATTR("d", "user.overlay.redirect",
-                                     "/../..") "; "
-                                               "mv run d/run; rm -f theirs; "
-                                               "exec 9<>own; echo y >&9; chmod "
-                                               "0 .; "
-                                               "python3 -c \"import "
-                                               "mmap\nf=open('own','r+b')\n"
-                                               "m=mmap.mmap(f.fileno(),0)\nm[0]"
-                                               "=66\" 2>/dev/null; chmod 755 "
-                                               ".; "
-                                               "mount -t tmpfs none d "
-                                               "2>/dev/null; true";
+    "ln own more; mv link elsewhere; mkdir d; ln -s /etc d/e; "
+    "attr own user.note y; touch -d 2001-01-01 own pipe .; "
+    "rm -f pipe; mknod pipe c 0 0; mknod pipe c 1 3; "
+    "attr d trusted.overlay.opaque y; attr d user.overlay.redirect /../..; "
+    "mv run d/run; rm -f theirs; exec 9<>own; echo y >&9; chmod 0 .; "
+    "python3 -c \"import mmap\nf=open('own','r+b')\n"
+    "m=mmap.mmap(f.fileno(),0)\nm[0]=66\" 2>/dev/null; "
+    "chmod 755 .; mount -t tmpfs none d 2>/dev/null; true";
 
 static void a_hostile_session_changes_nothing_of_it(void **state)
 {
@@ -240,10 +232,8 @@ static void no_file_of_a_layer_can_be_forged(void **state)
     base_create(bench, &box, &base);
     assert_int_not_equal(
         bench_sh(bench, &box, "mknod w c 0 0 2>/dev/null", NULL), 0);
-    assert_int_not_equal(bench_sh(bench, &box,
-                                  SET_XATTR("d", "trusted.overlay.opaque", "y"),
-                                  NULL),
-                         0);
+    assert_int_not_equal(
+        bench_sh(bench, &box, ATTR "attr d trusted.overlay.opaque y", NULL), 0);
     assert_int_equal(
         bench_sh(bench, &box,
                  "python3 -c \"import os; print(os.listxattr('d'))\"; cat d/g; "

@@ -15,7 +15,6 @@ struct base {
 int suite_base_changes(void);
 /** @return how many failed */
 int suite_base_places(void);
-
 /** @return how many failed */
 int suite_base_rootfs(void);
 

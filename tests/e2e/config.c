@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 /* put(): the errno of a write, or of the close; P: this mount's provider. */
-#define PYTHON(text)                                                           \
+#define PYTHON                                                                 \
     "python3 -c '\n"                                                           \
     "import errno, json, os\n"                                                 \
     "P = os.environ[\"PROVIDER\"]\n"                                           \
@@ -26,7 +26,8 @@
     "    except OSError as e:\n"                                               \
     "        return errno.errorcode[e.errno]\n"                                \
     "def config():\n"                                                          \
-    "    return json.load(open(\"config.json\"))\n" text "'\n"
+    "    return json.load(open(\"config.json\"))\n"
+#define END "'\n"
 
 /* ---- new ---- */
 
@@ -45,12 +46,10 @@ static const struct script news[] = {
      "done; rmdir ../n2a ../n2b",
      "n2a\nn2b\n"},
     {"a config with an id starts by itself",
-     PYTHON("print(put(M + \"/new\", json.dumps({\"id\": \"n3\","
-            " \"provider\": P})))\n") "for i in {1..100}; do\n"
-                                      "[ $(cat ../n3/status) = running ] && "
-                                      "break; sleep 0.1; done\n"
-                                      "cat ../n3/status; echo absent > "
-                                      "../n3/status; rmdir ../n3",
+     PYTHON "print(put(M + \"/new\", json.dumps({\"id\": \"n3\", \"provider\": "
+            "P})))\n" END "for i in {1..100}; do\n"
+            "[ $(cat ../n3/status) = running ] && break; sleep 0.1; done\n"
+            "cat ../n3/status; echo absent > ../n3/status; rmdir ../n3",
      "taken\nrunning\n"},
     {"the reason is at the top",
      "echo none 2>/dev/null > $M/new; tail -n 1 $M/error | cut -d ' ' -f 2-3,5-"
@@ -87,29 +86,27 @@ static void sessions_are_made_by_profiles_and_configs(void **state)
 
 static const struct script configs[] = {
     {"what is written is read",
-     PYTHON("c = config()\n"
+     PYTHON "c = config()\n"
             "c[\"exec_timeout_ms\"] = 77\n"
-            "print(put(\"config.json\", json.dumps(c)), config() == "
-            "c)\n") "tail -n 1 events | grep -o "
-                    "'\"session.configured\".*' | "
-                    "sed 's/\"pid\":[0-9]*/\"pid\":X/'\n"
-                    "[ $(stat -c %s config.json) = $(wc -c < "
-                    "config.json) ] || echo size",
+            "print(put(\"config.json\", json.dumps(c)), config() == c)\n" END
+            "tail -n 1 events | grep -o '\"session.configured\".*' | "
+            "sed 's/\"pid\":[0-9]*/\"pid\":X/'\n"
+            "[ $(stat -c %s config.json) = $(wc -c < config.json) ] || echo "
+            "size",
      NULL},
     {"byte by byte, by the last one",
-     PYTHON("f = os.open(\"config.json\", os.O_WRONLY)\n"
+     PYTHON "f = os.open(\"config.json\", os.O_WRONLY)\n"
             "t = json.dumps({\"provider\": P, \"exec_timeout_ms\": 5})\n"
             "for c in t[:-1]: os.write(f, c.encode())\n"
             "print(config()[\"exec_timeout_ms\"])\n"
             "os.write(f, t[-1].encode())\n"
             "print(config()[\"exec_timeout_ms\"])\n"
-            "os.close(f)\n"),
+            "os.close(f)\n" END,
      "0\n5\n"},
     {"one that is never whole",
-     PYTHON("print(put(\"config.json\", \"{\"))\n"
-            "print(put(\"config.json\", \" \"), "
-            "config()[\"auto_start\"])\n") "tail -n 1 error | cut -d ' "
-                                           "' -f 2-3,5-",
+     PYTHON "print(put(\"config.json\", \"{\"))\n"
+            "print(put(\"config.json\", \" \"), config()[\"auto_start\"])\n" END
+            "tail -n 1 error | cut -d ' ' -f 2-3,5-",
      "EINVAL\ntaken False\nflush \"config.json\" EINVAL the JSON is "
      "incomplete\n"},
     {"a shell sees what is wrong",
@@ -122,11 +119,11 @@ static const struct script configs[] = {
      "EINVAL session_sandbox config requires non-empty 'provider'\n"
      "ENODEV Session sandbox provider 'none' is not registered\n"},
     {"null and an empty object are the default profile",
-     PYTHON("print(put(\"config.json\", json.dumps({\"provider\": P})))\n"
+     PYTHON "print(put(\"config.json\", json.dumps({\"provider\": P})))\n"
             "print(config()[\"auto_start\"])\n"
             "print(put(\"config.json\", \"null\\n\"))\n"
             "print(config()[\"auto_start\"])\n"
-            "print(put(\"config.json\", \"{}\\n\"))\n"),
+            "print(put(\"config.json\", \"{}\\n\"))\n" END,
      "taken\nTrue\ntaken\nFalse\ntaken\n"},
     {"not while there is a sandbox",
      "cp config.json $T/c; echo true > exec; echo running > status\n"
@@ -137,12 +134,10 @@ static const struct script configs[] = {
      "grep -o '\"wake.*' config.json",
      "busy\nhas a sandbox\n\"wake\": \"exec\",\n"},
     {"commands that name no timeout have the config's",
-     PYTHON("print(put(\"config.json\", json.dumps({\"provider\": P,"
-            " \"exec_timeout_ms\": 300})))\n") "printf "
-                                               "\"$NAP$NAP$NAP$NAP\" > "
-                                               "exec; cat "
-                                               "execs/last/status "
-                                               "execs/last/exit_code",
+     PYTHON "print(put(\"config.json\", json.dumps({\"provider\": P, "
+            "\"exec_timeout_ms\": 300})))\n" END
+            "printf \"$NAP$NAP$NAP$NAP\" > exec; "
+            "cat execs/last/status execs/last/exit_code",
      "taken\ntimeout\n124\n"},
     {"an init that failed can be mended",
      "printf '{\"provider\": \"%s\", \"init\": {\"commands\": "
@@ -180,7 +175,7 @@ static void a_session_has_a_config_of_its_own(void **state)
 /* Each is written to `new` and to `config.json`; nothing changes. */
 static const struct script hostile[] = {
     {"what is no config",
-     PYTHON("before = config()\n"
+     PYTHON "before = config()\n"
             "n = len(os.listdir(M + \"/sessions\"))\n"
             "bad = [b\"{\\\"provider\\\": \\\"a\\0\\\"}\", b\"\\0\", "
             "b\"{\\0}\",\n"
@@ -193,10 +188,8 @@ static const struct script hostile[] = {
             "    b\"{\\\"provider\\\": \\\"\\xff\\\"}\",\n"
             "    b\"{\\\"provider\\\": \\\"mem\\\"} {\\\"provider\\\": "
             "\\\"mem\\\"}\",\n"
-            "    b\"{\\\"provider\\\": \\\"mem\\\", \\\"wake\\\": "
-            "1e999}\",\n"
-            "    b\"{\\\"provider\\\": \\\"\" + b\"p\" * 100000 + "
-            "b\"\\\"}\",\n"
+            "    b\"{\\\"provider\\\": \\\"mem\\\", \\\"wake\\\": 1e999}\",\n"
+            "    b\"{\\\"provider\\\": \\\"\" + b\"p\" * 100000 + b\"\\\"}\",\n"
             "    b\"../../etc/passwd\", b\"-o trust=config\", "
             "b\"\\xff\\xfe\"]\n"
             "for text in bad:\n"
@@ -206,14 +199,12 @@ static const struct script hostile[] = {
             "\"ENODEV\"):\n"
             "            print(path, text[:40], len(text), e)\n"
             "print(config() == before,\n"
-            "    len(os.listdir(M + \"/sessions\")) == n)\n"),
+            "    len(os.listdir(M + \"/sessions\")) == n)\n" END,
      "True True\n"},
     {"lines of error stay lines",
-     PYTHON("put(\"config.json\", \"{\\\"provider\\\": "
-            "\\\"a\\\\nb\\\"}\")\n"
-            "put(M + \"/new\", \"{\\\"provider\\\": "
-            "\\\"a\\\\nb\\\"}\")\n") "grep -c . error; tail -n 1 error "
-                                     "$M/error | grep -c registered",
+     PYTHON "put(\"config.json\", \"{\\\"provider\\\": \\\"a\\\\nb\\\"}\")\n"
+            "put(M + \"/new\", \"{\\\"provider\\\": \\\"a\\\\nb\\\"}\")\n" END
+            "grep -c . error; tail -n 1 error $M/error | grep -c registered",
      "1\n2\n"},
 };
 
@@ -287,52 +278,25 @@ static void start_with(const char *options)
 
 static const struct script trust[] = {
     {"a user may not, a profile may",
-     PYTHON("def pc(**keys):\n"
-            "    return json.dumps({\"provider\": \"mem\", "
-            "\"auto_start\": False, \"provider_config\": keys})\n"
-            "for keys in ({\"user\": \"root\"}, {\"program\": "
-            "[\"sh\"]},\n"
+     PYTHON "def pc(**keys):\n"
+            "    return json.dumps({\"provider\": \"mem\", \"auto_start\": "
+            "False, \"provider_config\": keys})\n"
+            "for keys in ({\"user\": \"root\"}, {\"program\": [\"sh\"]},\n"
             "    {\"socket\": \"/run/x\"}, {\"delay\": 101},\n"
             "    {\"network\": \"host\"}, {\"base\": \"/usr\"},\n"
             "    {\"base\": \"../state\"}, {\"base\": M[1:]}):\n"
-            "    a, b = put(\"config.json\", pc(**keys)), put(M + "
-            "\"/new\", "
+            "    a, b = put(\"config.json\", pc(**keys)), put(M + \"/new\", "
             "pc(**keys))\n"
             "    k = list(keys)[0]\n"
-            "    words = open(M + "
-            "\"/error\").read().splitlines()[-1]\n"
-            "    print(k, a, b, (\"key '\\''%s'\\''\" % k) in "
-            "words)\n") "echo host x1 > $M/new\n" PYTHON("os.chdir(\"."
-                                                         "./x1\")\n"
-                                                         "c = "
-                                                         "config()\n"
-                                                         "print(c["
-                                                         "\"provider_"
-                                                         "config\"])\n"
-                                                         "c[\"wake\"] "
-                                                         "= \"exec\"\n"
-                                                         "print(put("
-                                                         "\"config."
-                                                         "json\", "
-                                                         "json.dumps("
-                                                         "c)), "
-                                                         "config() == "
-                                                         "c)\n"
-                                                         "c["
-                                                         "\"provider_"
-                                                         "config\"]["
-                                                         "\"user\"] = "
-                                                         "\"toor\"\n"
-                                                         "print(put("
-                                                         "\"config."
-                                                         "json\", "
-                                                         "json.dumps("
-                                                         "c)))\n") "rm"
-                                                                   "di"
-                                                                   "r "
-                                                                   ".."
-                                                                   "/t"
-                                                                   "1",
+            "    words = open(M + \"/error\").read().splitlines()[-1]\n"
+            "    print(k, a, b, (\"key '\\''%s'\\''\" % k) in words)\n" END
+            "echo host x1 > $M/new\n" PYTHON "os.chdir(\"../x1\")\n"
+            "c = config()\n"
+            "print(c[\"provider_config\"])\n"
+            "c[\"wake\"] = \"exec\"\n"
+            "print(put(\"config.json\", json.dumps(c)), config() == c)\n"
+            "c[\"provider_config\"][\"user\"] = \"toor\"\n"
+            "print(put(\"config.json\", json.dumps(c)))\n" END "rmdir ../t1",
      "user EPERM EPERM True\nprogram EPERM EPERM True\n"
      "socket EPERM EPERM True\ndelay EPERM EPERM True\n"
      "network EPERM EPERM True\nbase EPERM EPERM True\n"
@@ -341,11 +305,11 @@ static const struct script trust[] = {
      "'host', "
      "'user': 'root'}\ntaken True\nEPERM\n"},
     {"a base below the operator's",
-     PYTHON("c = config()\n"
+     PYTHON "c = config()\n"
             "c[\"provider_config\"][\"base\"] = \"deb\"\n"
             "print(put(\"config.json\", json.dumps(c)))\n"
             "b = config()[\"provider_config\"][\"base\"]\n"
-            "print(b[0], b.endswith(\"/bases/deb\"))\n"),
+            "print(b[0], b.endswith(\"/bases/deb\"))\n" END,
      "taken\n/ True\n"},
 };
 
