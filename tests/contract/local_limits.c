@@ -13,9 +13,8 @@
 #define MIB (1024 * 1024)
 
 enum {
-    SKIPPED = 77,
-    IN_TIME_MS = 2500, /* Two seconds and the hog's own start. */
-    SETTLE_MS = 5000,
+    IN_TIME_MS = 6000, /* Three times what it may take. */
+    SETTLE_MS = 10000,
 };
 
 /* What the sandboxes of these tests may use. */
@@ -224,16 +223,19 @@ static void who_fills_the_disk_is_ended_and_can_clear_it(void **state)
 static void who_fills_it_from_the_background_is_ended_too(void **state)
 {
     struct room *room = *state;
+    int64_t deadline = clock_deadline(SETTLE_MS);
 
     assert_int_equal(
         bench_sh(&room->bench, &room->hog, "(" FILL ") >/dev/null 2>&1 &", ""),
         0);
     await_room(room, &room->hog, -EDQUOT);
-    (void)usleep(100000);
-    assert_int_equal(bench_sh(&room->bench, &room->hog,
-                              "rm f*; sleep 0.3; ls | wc -l; pgrep -c sleep",
-                              "0\n0\n"),
-                     1);
+    /* While it lives it has a command, or makes files anew. */
+    while (bench_sh(&room->bench, &room->hog,
+                    "rm -f f*; sleep 0.2; [ -z \"$(ls)\" ] && "
+                    "! pgrep 'head|sleep' >/dev/null",
+                    "") != 0) {
+        assert_true(clock_ms() < deadline);
+    }
 }
 
 static void who_takes_too_much_memory_is_ended_and_told(void **state)
@@ -395,7 +397,7 @@ static void who_computes_has_its_share(void **state)
                        "printf qq(%d), 100 * ($t[2] + $t[3])'",
                        &run);
     bench_closed(&run);
-    assert_in_range(atoi(bench_text(&run, COMMAND_STDOUT)), 10, 70);
+    assert_in_range(atoi(bench_text(&run, COMMAND_STDOUT)), 10, 100);
     bench_run_done(&run);
 }
 

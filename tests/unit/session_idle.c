@@ -16,9 +16,10 @@ enum {
 static const char one_second[] =
     "{\"provider\":\"local\",\"idle_pause_after_seconds\":1}";
 
-static struct session *start(struct fixture *fixture, const char *config)
+static struct session *start(struct fixture *fixture, const char *id,
+                             const char *config)
 {
-    struct session *session = fixture_create_with(fixture, "a", config);
+    struct session *session = fixture_create_with(fixture, id, config);
 
     assert_int_equal(fixture_ensure(session, false), 0);
     return session;
@@ -38,14 +39,12 @@ static void expect_pause(struct session *session, int64_t from)
 static void
 who_is_not_used_is_paused_once_and_the_engine_not_asked(void **state)
 {
-    struct session *session = start(*state, one_second);
+    struct session *session = start(*state, "a", one_second);
+    int64_t from = clock_ms();
 
     assert_int_equal(fixture_events_with(session, "\"cause\""), 0);
-    (void)usleep(500 * 1000);
-    assert_int_equal(session_status(session), SESSION_RUNNING);
-    fixture_until(engine_calls(ENGINE_PAUSE) == 1);
+    expect_pause(session, from);
     assert_int_equal(engine_calls(ENGINE_STATUS), 0);
-    fixture_until(session_status(session) == SESSION_PAUSED);
     assert_int_equal(
         fixture_events_with(session, "\"sandbox.paused\",\"uid\":null"), 1);
     assert_int_equal(fixture_events_with(session, "\"cause\":\"idle\""), 1);
@@ -60,7 +59,7 @@ who_is_not_used_is_paused_once_and_the_engine_not_asked(void **state)
 static void who_holds_it_or_not_it_is_paused(void **state)
 {
     struct fixture *fixture = *state;
-    struct session *session = start(fixture, one_second);
+    struct session *session = start(fixture, "a", one_second);
 
     session_unref(session);
     fixture_until(engine_calls(ENGINE_PAUSE) == 1);
@@ -71,7 +70,7 @@ static void who_holds_it_or_not_it_is_paused(void **state)
 
 static void a_use_puts_it_off(void **state)
 {
-    struct session *session = start(*state, one_second);
+    struct session *session = start(*state, "a", one_second);
     int64_t last = clock_ms();
 
     for (int i = 0; i < 8; i++) {
@@ -102,7 +101,7 @@ static void enter(struct session *session, enum session_need need)
 
 static void looking_puts_nothing_off(void **state)
 {
-    struct session *session = start(*state, one_second);
+    struct session *session = start(*state, "a", one_second);
     int64_t from = clock_ms();
 
     while (engine_calls(ENGINE_PAUSE) == 0 && clock_ms() < from + 3000) {
@@ -117,71 +116,73 @@ static void looking_puts_nothing_off(void **state)
     session_unref(session);
 }
 
-static void never_under_a_command(void **state)
+/* All at once, as each would take seconds. */
+static void never_under_what_uses_it_nor_where_it_is_switched_off(void **state)
+{
+    static const char background[] =
+        "{\"command\":\"gate\",\"background\":true}";
+    struct fixture *fixture = *state;
+    struct session *entered = start(fixture, "e", one_second);
+    struct session *runs = start(fixture, "r", one_second);
+    struct session *beside = start(fixture, "b", one_second);
+    struct session *off =
+        start(fixture, "o",
+              "{\"provider\":\"local\",\"idle_pause_enabled\":false,"
+              "\"idle_pause_after_seconds\":1}");
+    struct exec *execs[2] = {NULL, NULL};
+    struct err err = ERR_INIT;
+
+    enter(entered, SESSION_WRITE);
+    execs[0] = fixture_submit(runs, "gate exit:1");
+    assert_int_equal(exec_submit_json(beside, background,
+                                      sizeof(background) - 1, &me, &execs[1],
+                                      &err),
+                     0);
+    /* It is looked at each second. */
+    (void)usleep(2200 * 1000);
+    assert_int_equal(engine_calls(ENGINE_EXEC), 2);
+    assert_int_equal(engine_calls(ENGINE_PAUSE), 0);
+    session_files_leave(entered);
+    fixture_until(session_status(entered) == SESSION_PAUSED);
+    assert_int_equal(engine_calls(ENGINE_PAUSE), 1);
+    engine_open_gate();
+    for (size_t i = 0; i < ARRAY_SIZE(execs); i++) {
+        struct exec_info info;
+
+        fixture_wait_exec(execs[i], &info);
+        exec_unref(execs[i]);
+    }
+    fixture_until(session_status(runs) == SESSION_PAUSED);
+    fixture_until(session_status(beside) == SESSION_PAUSED);
+    assert_int_equal(session_status(off), SESSION_RUNNING);
+    session_unref(entered);
+    session_unref(runs);
+    session_unref(beside);
+    session_unref(off);
+}
+
+static void the_time_begins_at_the_end_of_a_command(void **state)
 {
     struct session *session = fixture_create_with(*state, "a", one_second);
     struct exec *exec = fixture_submit(session, "gate exit:1");
     struct exec_info info;
 
-    (void)usleep(2200 * 1000);
-    assert_int_equal(engine_calls(ENGINE_EXEC), 1);
-    assert_int_equal(engine_calls(ENGINE_PAUSE), 0);
+    fixture_until(engine_calls(ENGINE_EXEC) == 1);
+    (void)usleep(500 * 1000);
     engine_open_gate();
     fixture_wait_exec(exec, &info);
     exec_unref(exec);
     expect_pause(session, clock_ms());
-    session_unref(session);
-}
-
-static void nor_under_one_in_the_background(void **state)
-{
-    static const char json[] = "{\"command\":\"gate\",\"background\":true}";
-    struct session *session = start(*state, one_second);
-    struct exec *exec = NULL;
-    struct exec_info info;
-    struct err err = ERR_INIT;
-
-    assert_int_equal(
-        exec_submit_json(session, json, sizeof(json) - 1, &me, &exec, &err), 0);
-    (void)usleep(2200 * 1000);
-    assert_int_equal(engine_calls(ENGINE_PAUSE), 0);
-    engine_open_gate();
-    fixture_wait_exec(exec, &info);
-    exec_unref(exec);
-    expect_pause(session, clock_ms());
-    session_unref(session);
-}
-
-static void never_with_a_file_operation_inside(void **state)
-{
-    struct session *session = start(*state, one_second);
-
-    enter(session, SESSION_WRITE);
-    (void)usleep(2200 * 1000);
-    assert_int_equal(engine_calls(ENGINE_PAUSE), 0);
-    session_files_leave(session);
-    fixture_until(engine_calls(ENGINE_PAUSE) == 1);
-    session_unref(session);
-}
-
-static void never_where_it_is_switched_off(void **state)
-{
-    struct session *session =
-        start(*state, "{\"provider\":\"local\",\"idle_pause_enabled\":false,"
-                      "\"idle_pause_after_seconds\":1}");
-
-    (void)usleep(1800 * 1000);
-    assert_int_equal(engine_calls(ENGINE_PAUSE), 0);
     session_unref(session);
 }
 
 static void a_pause_that_fails_is_tried_again_later(void **state)
 {
-    struct session *session = start(*state, one_second);
+    struct session *session = start(*state, "a", one_second);
 
     engine_fail(ENGINE_PAUSE, EIO);
     fixture_until(engine_calls(ENGINE_PAUSE) == 1);
-    (void)usleep(500 * 1000);
+    (void)usleep(AFTER_MS / 4 * 1000);
     assert_int_equal(engine_calls(ENGINE_PAUSE), 1);
     fixture_until(fixture_events_with(session, "\"sandbox.failed\"") == 1);
     engine_fail(ENGINE_PAUSE, 0);
@@ -191,7 +192,7 @@ static void a_pause_that_fails_is_tried_again_later(void **state)
 
 static void a_lost_one_is_left_alone(void **state)
 {
-    struct session *session = start(*state, one_second);
+    struct session *session = start(*state, "a", one_second);
 
     engine_set_state(PROVIDER_LOST);
     assert_int_equal(fixture_ensure(session, false), -ESTALE);
@@ -208,7 +209,7 @@ static void it_survives_a_restart(void **state)
     fixture_close(fixture);
     fixture->on_unmount = REGISTRY_KEEP;
     fixture_open(fixture, "local");
-    session_unref(start(fixture, one_second));
+    session_unref(start(fixture, "a", one_second));
     fixture_close(fixture);
     assert_int_equal(engine_calls(ENGINE_PAUSE), 0);
     fixture_open(fixture, "local");
@@ -227,10 +228,8 @@ int main(void)
         FIXTURE_TEST(who_holds_it_or_not_it_is_paused),
         FIXTURE_TEST(a_use_puts_it_off),
         FIXTURE_TEST(looking_puts_nothing_off),
-        FIXTURE_TEST(never_under_a_command),
-        FIXTURE_TEST(nor_under_one_in_the_background),
-        FIXTURE_TEST(never_with_a_file_operation_inside),
-        FIXTURE_TEST(never_where_it_is_switched_off),
+        FIXTURE_TEST(never_under_what_uses_it_nor_where_it_is_switched_off),
+        FIXTURE_TEST(the_time_begins_at_the_end_of_a_command),
         FIXTURE_TEST(a_pause_that_fails_is_tried_again_later),
         FIXTURE_TEST(a_lost_one_is_left_alone),
         FIXTURE_TEST(it_survives_a_restart),
