@@ -23,6 +23,7 @@
  */
 #include "providers/mem/mem.h"
 
+#include "core/cleanup.h"
 #include "core/clock.h"
 
 #include <errno.h>
@@ -112,11 +113,18 @@ static void finish_as(struct mem_command *cmd, enum command_end end, int code,
     finish(cmd, &result);
 }
 
+/* A line in one piece, so that who is woken by it has all of it. */
 static void say(struct mem_command *cmd, enum command_stream stream,
                 const char *text)
 {
     size_t size = strlen(text);
+    AUTO_FREE char *line = malloc(size + 2);
 
+    if (line) {
+        (void)snprintf(line, size + 2, "%s\n", text);
+        cmd->sink->output(cmd->arg, stream, line, size + 1);
+        return;
+    }
     if (size) {
         cmd->sink->output(cmd->arg, stream, text, size);
     }
