@@ -125,7 +125,7 @@ static void a_deep_tree_is_told_whole(void **state)
     bench_create(bench, &box);
     assert_int_equal(bench_sh(bench, &box,
                               "python3 -c \"import os\nfor i in "
-                              "range(4000):\n os.mkdir('dd')\n "
+                              "range(2000):\n os.mkdir('dd')\n "
                               "os.chdir('dd')\"",
                               NULL),
                      0);
@@ -133,7 +133,7 @@ static void a_deep_tree_is_told_whole(void **state)
     assert_int_equal(provider_changes(bench->provider, &box.sandbox, &span,
                                       &bench->limits, count, &longest, &err),
                      0);
-    assert_int_equal(longest, 4000 * 3 - 1);
+    assert_int_equal(longest, 2000 * 3 - 1);
     bench_destroy(bench, &box);
 }
 
