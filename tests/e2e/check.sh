@@ -4,11 +4,9 @@
 # usage: check.sh PROGRAM
 set -u
 
-if [ "$(id -u)" -ne 0 ] || [ ! -c /dev/fuse ]; then
-    echo "check: needs root and /dev/fuse"
-    [ "${CI:-}" = true ] && exit 1
-    exit 77
-fi
+# shellcheck source=tests/e2e/common.sh
+. "${0%/*}/common.sh"
+need_fuse
 if [ $# -eq 1 ]; then
     dir=$(mktemp -d /var/tmp/check.XXXXXX) || exit 1
     unshare -m "$0" "$1" "$dir"

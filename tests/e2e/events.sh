@@ -3,11 +3,9 @@
 # usage: events.sh PROGRAM
 set -u
 
-if [ "$(id -u)" -ne 0 ] || [ ! -c /dev/fuse ]; then
-    echo "events: needs root and /dev/fuse"
-    [ "${CI:-}" = true ] && exit 1
-    exit 77
-fi
+# shellcheck source=tests/e2e/common.sh
+. "${0%/*}/common.sh"
+need_fuse
 program=$1
 dir=$(mktemp -d /tmp/events.XXXXXX) || exit 1
 mnt=$dir/mnt

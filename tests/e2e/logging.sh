@@ -4,19 +4,11 @@
 # usage: logging.sh PROGRAM
 set -u
 
-if [ "$(id -u)" -ne 0 ] || [ ! -c /dev/fuse ]; then
-    echo "logging: needs root and /dev/fuse"
-    [ "${CI:-}" = true ] && exit 1
-    exit 77
-fi
+# shellcheck source=tests/e2e/common.sh
+. "${0%/*}/common.sh"
+need_fuse
 command -v python3 >/dev/null || exit 77
-if [ $# -eq 1 ]; then
-    dir=$(mktemp -d /tmp/logging.XXXXXX) || exit 1
-    unshare -m "$0" "$1" "$dir"
-    rc=$?
-    rm -rf --one-file-system "$dir"
-    exit "$rc"
-fi
+alone 1 "$@"
 
 program=$1
 dir=$2

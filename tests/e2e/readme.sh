@@ -6,11 +6,9 @@ set -u
 program=$1
 readme=$2
 
-if [ "$(id -u)" -ne 0 ] || [ ! -c /dev/fuse ]; then
-    echo "readme: needs root and /dev/fuse"
-    [ "${CI:-}" = true ] && exit 1
-    exit 77
-fi
+# shellcheck source=tests/e2e/common.sh
+. "${0%/*}/common.sh"
+need_fuse
 
 dir=$(mktemp -d /tmp/readme.XXXXXX) || exit 1
 export HOME="$dir"

@@ -4,18 +4,10 @@
 # usage: review.sh PROGRAM README
 set -u
 
-if [ "$(id -u)" -ne 0 ] || [ ! -c /dev/fuse ]; then
-    echo "review: needs root and /dev/fuse"
-    [ "${CI:-}" = true ] && exit 1
-    exit 77
-fi
-if [ $# -eq 2 ]; then
-    dir=$(mktemp -d /tmp/review.XXXXXX) || exit 1
-    unshare -m "$0" "$1" "$2" "$dir"
-    rc=$?
-    rm -rf --one-file-system "$dir"
-    exit "$rc"
-fi
+# shellcheck source=tests/e2e/common.sh
+. "${0%/*}/common.sh"
+need_fuse
+alone 2 "$@"
 
 program=$1
 readme=$2

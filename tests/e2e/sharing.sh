@@ -4,18 +4,10 @@
 # usage: sharing.sh PROGRAM
 set -u
 
-if [ "$(id -u)" -ne 0 ] || [ ! -c /dev/fuse ]; then
-    echo "sharing: needs root and /dev/fuse"
-    [ "${CI:-}" = true ] && exit 1
-    exit 77
-fi
-if [ $# -eq 1 ]; then
-    dir=$(mktemp -d /tmp/sharing.XXXXXX) || exit 1
-    unshare -m "$0" "$1" "$dir"
-    rc=$?
-    rm -rf --one-file-system "$dir"
-    exit "$rc"
-fi
+# shellcheck source=tests/e2e/common.sh
+. "${0%/*}/common.sh"
+need_fuse
+alone 1 "$@"
 
 dir=$2
 mnt=$dir/mnt

@@ -4,11 +4,9 @@
 # usage: stats.sh PROGRAM
 set -u
 
-if [ "$(id -u)" -ne 0 ] || [ ! -c /dev/fuse ]; then
-    echo "stats: needs root and /dev/fuse"
-    [ "${CI:-}" = true ] && exit 1
-    exit 77
-fi
+# shellcheck source=tests/e2e/common.sh
+. "${0%/*}/common.sh"
+need_fuse
 command -v python3 >/dev/null || exit 77
 program=$1
 dir=$(mktemp -d /tmp/stats.XXXXXX) || exit 1
