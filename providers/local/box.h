@@ -1,7 +1,7 @@
 /*
  * One run of a sandbox: the processes below one init, from its start to its
  * end. A sandbox that runs again after that is another box. Shared by
- * reference; thread-safe.
+ * reference; thread-safe where nothing else is said.
  */
 #ifndef SESSIONFS_LOCAL_BOX_H
 #define SESSIONFS_LOCAL_BOX_H

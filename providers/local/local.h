@@ -1,8 +1,10 @@
 /*
  * The provider `local`: sandboxes on this machine, made by a keeper process.
  *
- * A box is one run of a sandbox (box.h), a command is followed in the loop's
- * thread (command.c), the keeper is behind link.h.
+ * A box is one run of a sandbox (box.h). A command is started by the thread
+ * that asks for it (command.c) and followed in the loop's (running.h). The
+ * keeper is behind link.h; workspaces are volume.h's, what they hold of the
+ * disk is watch.h's, limits are quota.h's.
  */
 #ifndef SESSIONFS_LOCAL_LOCAL_H
 #define SESSIONFS_LOCAL_LOCAL_H
