@@ -137,6 +137,7 @@ exec 3<&- 4<&-
 kill %1 %2
 wait %1 %2 2>/dev/null
 umount "$mnt" || fail 'umount failed'
+timeout 30 flock "$dir/state/lock" true || fail 'the daemon does not end'
 "$program" -o "state=$dir/state,provider=mem,events_keep=40" "$mnt" || exit 1
 echo running >"$demo/status"
 end=$(last)
