@@ -2,6 +2,7 @@
 #include "fs/check_kernel.h"
 
 #include "core/cleanup.h"
+#include "fs/kernel.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -20,8 +21,7 @@
 enum {
     INIT_MS = 2000,
     REQUEST_SIZE = 64 * 1024, /* More than the kernel insists on. */
-    EPOCH_MINOR = 44,         /* Of the protocol: Linux 6.16. */
-    PASSTHROUGH_MINOR = 40,   /* Linux 6.9. */
+    PASSTHROUGH_MINOR = 40,   /* Of the protocol: Linux 6.9. */
 };
 
 /* The first request of a mount: what the kernel speaks. */
@@ -99,7 +99,7 @@ void check_kernel_fuse(void)
         (void)printf("  protocol: not known before a mount\n");
         return;
     }
-    epoch = init.major == 7 && init.minor >= EPOCH_MINOR;
+    epoch = init.major == 7 && init.minor >= KERNEL_EPOCH_MINOR;
     (void)printf("  protocol: %u.%u\n", init.major, init.minor);
     (void)printf("  changes behind the kernel: %s\n",
                  epoch ? "told by an epoch, names are kept for a second"

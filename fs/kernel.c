@@ -14,7 +14,6 @@
 
 enum {
     MAX_BACKGROUND = 1024,
-    EPOCH_MINOR = 44, /* Of the protocol: Linux 6.16. */
     EPOCH_NOTIFY = 8, /* FUSE_NOTIFY_INC_EPOCH */
 };
 
@@ -97,7 +96,8 @@ void kernel_init(struct kernel *kernel, struct fuse_conn_info *conn)
     conn->want |= conn->capable & FUSE_CAP_AUTO_INVAL_DATA;
     kernel->major = conn->proto_major;
     kernel->minor = conn->proto_minor;
-    kernel->epoch = conn->proto_major == 7 && conn->proto_minor >= EPOCH_MINOR;
+    kernel->epoch =
+        conn->proto_major == 7 && conn->proto_minor >= KERNEL_EPOCH_MINOR;
 }
 
 void kernel_version(const struct kernel *kernel, char *out, size_t size)

@@ -7,6 +7,12 @@
 
 #include "fs/fs.h"
 
+enum {
+    /* From this minor version of protocol 7 on, Linux 6.16, changes can be
+     * told by an epoch. */
+    KERNEL_EPOCH_MINOR = 44
+};
+
 /** @return what is not negotiated yet, or NULL without memory */
 struct kernel *kernel_new(void);
 /** @param kernel freed; NULL is fine */
