@@ -11,6 +11,7 @@ int err_set(struct err *err, int code, const char *fmt, ...)
     va_list va;
 
     err->code = code;
+    err->quotes = false;
     va_start(va, fmt);
     (void)vsnprintf(err->msg, sizeof(err->msg), fmt, va);
     va_end(va);
@@ -35,6 +36,7 @@ int err_errno(struct err *err, const char *fmt, ...)
     n = vsnprintf(err->msg, sizeof(err->msg), fmt, va);
     va_end(va);
     err->code = code;
+    err->quotes = false;
     if (n >= 0) {
         append(err, (size_t)n, strerror_r(code, text, sizeof(text)));
     }
@@ -61,4 +63,5 @@ void err_clear(struct err *err)
 {
     err->code = 0;
     err->msg[0] = '\0';
+    err->quotes = false;
 }

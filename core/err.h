@@ -10,6 +10,8 @@
 
 #include "core/compiler.h"
 
+#include <stdbool.h>
+
 enum {
     ERR_MSG_SIZE = 512
 };
@@ -17,11 +19,12 @@ enum {
 struct err {
     int code;               /* Positive errno value; 0: nothing failed. */
     char msg[ERR_MSG_SIZE]; /* "outer context: inner cause", UTF-8. */
+    bool quotes;            /* msg has a command or its output: never log it. */
 };
 
 #define ERR_INIT                                                               \
     {                                                                          \
-        0, ""                                                                  \
+        0, "", false                                                           \
     }
 
 /**

@@ -167,7 +167,8 @@ void log_failure(enum log_level level, const struct log_failure *failure)
                 (int)failure->pid, code ? code : "?") < 0 ||
             quote_c(&line, failure->name ? failure->name : "") < 0 ||
             buf_add(&line, " msg=", 5) < 0 ||
-            quote_c(&line, failure->err->msg) < 0);
+            quote_c(&line, failure->err->quotes ? "told in error alone"
+                                                : failure->err->msg) < 0);
     (void)snprintf(text, sizeof(text), "%s", buf_str(&line));
     buf_done(&line);
     put_line(level, text, failure);

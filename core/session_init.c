@@ -108,14 +108,16 @@ static int say(struct exec *exec, const struct exec_info *info,
                const char *script, struct err *err)
 {
     char said[OUTPUT_MAX + 1];
+    int rc;
 
     read_end(exec, EXEC_STDERR, said);
     if (!*said) {
         read_end(exec, EXEC_STDOUT, said);
     }
-    return err_set(err, EIO,
-                   "Session sandbox init failed for command '%.*s': %s",
-                   COMMAND_MAX, script, *said ? said : info->err.msg);
+    rc = err_set(err, EIO, "Session sandbox init failed for command '%.*s': %s",
+                 COMMAND_MAX, script, *said ? said : info->err.msg);
+    err->quotes = true;
+    return rc;
 }
 
 static int fail(struct session *session, struct exec *exec, const char *script,

@@ -143,7 +143,8 @@ static void read_info(sqlite3_stmt *stmt, struct exec_info *out)
         .submitted_us = sqlite3_column_int64(stmt, 3),
         .started_us = sqlite3_column_int64(stmt, 4),
         .ended_us = sqlite3_column_int64(stmt, 5),
-        .err = {.code = sqlite3_column_int(stmt, 6)},
+        /* Perhaps those of an init command. */
+        .err = {.code = sqlite3_column_int(stmt, 6), .quotes = true},
         .mode = SHAPE_AUTO,
         .background = sqlite3_column_int(stmt, 9) != 0,
     };

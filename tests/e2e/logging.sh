@@ -161,6 +161,15 @@ for config in '{"provider":"mem","provider_config":{"token":"hushhush"' \
     (printf '%s' "$config" >"$mnt/new") 2>/dev/null
     (printf '%s' "$config" >"$demo/config.json") 2>/dev/null
 done
+init=$mnt/sessions/init
+mkdir "$init"
+echo '{"provider":"mem","init":{"commands":["e:hushhush exit:1"]}}' \
+    >"$init/config.json"
+(echo o:x >"$init/exec") 2>/dev/null
+(echo '{"command":"o:x"}' >"$init/exec.json") 2>/dev/null
+cat "$init/exec" 2>/dev/null
+grep -q hushhush "$init/error" || fail 'error does not tell of the init command'
+has "$dir/debug" 'msg="told in error alone"'
 (echo hushhush >"$demo/status") 2>/dev/null # This is no secret: it is seen.
 has "$dir/debug" "'hushhush' is none of"
 ! grep -a hushhush "$dir/debug" | grep -av "'hushhush' is none of" ||
