@@ -333,6 +333,15 @@ int registry_create(struct registry *registry, const char *id,
     return registry_add(registry, id, &profile->config, caller, out, err);
 }
 
+/* A deletion whose sandbox is gone is as good as over: `absent` is told. */
+static bool is_busy(struct session *session) REQUIRES(session->lock)
+{
+    return !session_idle_locked(session) &&
+           !(session->current && session->current->kind == JOB_DESTROY &&
+             list_empty(&session->queue) && !session->background &&
+             !session->files_inside);
+}
+
 /* From here on nothing begins in the session, or it stays. */
 static int close_session(struct session *session, struct err *err)
 {
@@ -343,7 +352,7 @@ static int close_session(struct session *session, struct err *err)
         rc = err_set(err, ENOTEMPTY,
                      "the session has a sandbox; write 'absent' to its "
                      "status first");
-    } else if (!session_idle_locked(session)) {
+    } else if (is_busy(session)) {
         rc = err_set(err, EBUSY,
                      "the session is busy: a command, a file operation or a "
                      "change of its status has not ended");

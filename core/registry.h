@@ -89,6 +89,16 @@ MUST_USE int registry_open(const struct registry_config *config,
                            struct registry **out, struct err *err);
 
 /**
+ * Says to others who want the state what is mounted as long as it is in use.
+ *
+ * @param registry the registry
+ * @param major    of the mounted device
+ * @param minor    of it
+ */
+void registry_mounted(struct registry *registry, unsigned major,
+                      unsigned minor);
+
+/**
  * Says to others who want the state that it is about to be free, as
  * registry_close() does.
  *

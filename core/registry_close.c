@@ -259,7 +259,11 @@ static bool wind_down(struct registry *registry, int64_t end_ms)
     flush_loop(registry);
     cancel_commands(registry);
     begin_end(registry);
-    (void)wait_calm(registry, CALM_JOBS, deadline);
+    if (wait_calm(registry, CALM_JOBS, deadline)) {
+        /* What was queued before the end may have made a sandbox behind it. */
+        begin_end(registry);
+        (void)wait_calm(registry, CALM_JOBS, deadline);
+    }
     cancel_fire(&registry->cancel);
     calm = wait_calm(registry, CALM_WORKS, clock_deadline(AFTERMATH_MS));
     if (calm) {
@@ -283,6 +287,11 @@ static void free_registry(struct registry *registry)
     free(registry->provider);
     free(registry->state_dir);
     free(registry);
+}
+
+void registry_mounted(struct registry *registry, unsigned major, unsigned minor)
+{
+    store_mounted(registry->store, major, minor);
 }
 
 void registry_ending(struct registry *registry)

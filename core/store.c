@@ -266,6 +266,11 @@ int store_open(const char *dir, int64_t wait_ms, struct store **out,
     return 0;
 }
 
+void store_mounted(struct store *store, unsigned major, unsigned minor)
+{
+    store_dir_mounted(store->lock_fd, major, minor);
+}
+
 void store_closing(struct store *store)
 {
     store_dir_closing(store->lock_fd);

@@ -59,6 +59,9 @@ struct store_event {
 MUST_USE int store_open(const char *dir, int64_t wait_ms, struct store **out,
                         struct err *err);
 
+/** @param store of a mount @param major of its device @param minor of it */
+void store_mounted(struct store *store, unsigned major, unsigned minor);
+
 /** @param store one that is about to be closed: others may wait for it */
 void store_closing(struct store *store);
 

@@ -9,6 +9,7 @@
 #include <poll.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -128,6 +129,15 @@ static void read_holder(int fd, char out[HOLDER_SIZE])
     out[strcspn(out, "\n")] = '\0';
 }
 
+static int in_use(const char *dir, char *holder, struct err *err)
+{
+    if (!strstr(holder, closing_word)) {
+        holder[strcspn(holder, " ")] = '\0';
+    }
+    return err_set(err, EBUSY, "state directory '%s' is in use by process %s",
+                   dir, holder);
+}
+
 static int write_holder(int fd, const char *what)
 {
     char line[HOLDER_SIZE];
@@ -138,6 +148,45 @@ static int write_holder(int fd, const char *what)
         return -1;
     }
     return 0;
+}
+
+/* Whether a mount namespace lacks a device that was mounted in it; false where
+ * that cannot be seen. */
+static bool lacks_mount(int pid, const char *device)
+{
+    char path[64];
+    char seen[HOLDER_SIZE];
+    char *line = NULL;
+    size_t size = 0;
+    bool found = false;
+    FILE *table;
+
+    (void)snprintf(path, sizeof(path), "/proc/%d/mountinfo", pid);
+    table = fopen(path, "re");
+    if (!table) {
+        return false;
+    }
+    while (!found && getline(&line, &size, table) > 0) {
+        found = sscanf(line, "%*s %*s %63s", seen) == 1 &&
+                strcmp(seen, device) == 0;
+    }
+    found = found || ferror(table);
+    free(line);
+    (void)fclose(table);
+    return !found;
+}
+
+/* Whether a holder says that it ends, or is about to say so: its mount is gone
+ * from where it mounted it. */
+static bool is_closing(const char *holder)
+{
+    char what[HOLDER_SIZE];
+    int pid;
+
+    if (sscanf(holder, "%d %63s", &pid, what) != 2) {
+        return false;
+    }
+    return strcmp(what, closing_word) == 0 || lacks_mount(pid, what);
 }
 
 /* Takes the lock, waiting for a holder that is unmounting. */
@@ -154,10 +203,8 @@ static int wait_for_lock(int fd, const char *dir, int64_t wait_ms,
         }
         read_holder(fd, holder);
         if (clock_ms() >= deadline ||
-            (clock_ms() >= grace && !strstr(holder, closing_word))) {
-            return err_set(err, EBUSY,
-                           "state directory '%s' is in use by process %s", dir,
-                           holder);
+            (clock_ms() >= grace && !is_closing(holder))) {
+            return in_use(dir, holder, err);
         }
         (void)poll(NULL, 0, RETRY_MS);
     }
@@ -223,8 +270,7 @@ static int check_lock(int dir_fd, const char *dir, struct err *err)
         return 0;
     }
     read_holder(fd, holder);
-    return err_set(err, EBUSY, "state directory '%s' is in use by process %s",
-                   dir, holder);
+    return in_use(dir, holder, err);
 }
 
 int store_dir_check(const char *dir, struct err *err)
@@ -246,6 +292,15 @@ int store_dir_check(const char *dir, struct err *err)
         return err_errno(err, "write to state directory '%s'", dir);
     }
     return check_lock(fd, dir, err);
+}
+
+void store_dir_mounted(int lock_fd, unsigned major, unsigned minor)
+{
+    char device[HOLDER_SIZE / 2];
+
+    (void)snprintf(device, sizeof(device), "%u:%u", major, minor);
+    /* Without it only its own word says that it ends. */
+    (void)write_holder(lock_fd, device);
 }
 
 void store_dir_closing(int lock_fd)

@@ -27,6 +27,16 @@ MUST_USE int store_dir_lock(const char *dir, int64_t wait_ms, int *lock_fd,
  */
 MUST_USE int store_dir_check(const char *dir, struct err *err);
 
+/**
+ * Says what is mounted as long as the lock is held: who waits for the lock then
+ * sees without the holder's word that it is about to end.
+ *
+ * @param lock_fd of the lock
+ * @param major   of the mounted device
+ * @param minor   of it
+ */
+void store_dir_mounted(int lock_fd, unsigned major, unsigned minor);
+
 /** @param lock_fd of a lock whose holder is about to end */
 void store_dir_closing(int lock_fd);
 

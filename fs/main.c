@@ -17,6 +17,7 @@
 #include "fs/stats.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
@@ -29,7 +30,8 @@
 #include <unistd.h>
 
 enum {
-    MAX_THREADS = 16
+    MAX_THREADS = 16,
+    OVERTIME_MS = 10000, /* What an end may take besides its timeout. */
 };
 
 static void workspace_changed(void *arg, struct session *session)
@@ -153,6 +155,18 @@ static int mount_fuse(struct fs *fs, const struct options *options,
     return 0;
 }
 
+/* Without asking ourselves: nobody serves yet. */
+static void tell_mounted(struct fs *fs, const struct options *options)
+{
+    struct statx st;
+
+    if (statx(AT_FDCWD, options->mount_point, AT_STATX_DONT_SYNC, 0, &st) ==
+        0) {
+        registry_mounted(fs->mount.registry, st.stx_dev_major,
+                         st.stx_dev_minor);
+    }
+}
+
 static int serve_requests(struct fs *fs, struct err *err)
 {
     struct fuse_loop_config *config = fuse_loop_cfg_create();
@@ -198,7 +212,7 @@ static int start(struct fs *fs, const struct options *options, struct err *err)
         .uid = fs->uid,
         .gid = fs->gid,
         .on_unmount = (enum registry_end)options->on_unmount,
-        .wait_ms = fs->end_ms,
+        .wait_ms = fs->end_ms + OVERTIME_MS,
         .events_keep = options->events_keep,
         .execs_keep = options->execs_keep,
         .raw_links = options->links == OPTIONS_LINKS_RAW,
@@ -277,9 +291,10 @@ static int run(struct fs *fs, const struct options *options,
     if (fuse_set_signal_handlers(fs->fuse) != 0) {
         return err_set(err, EIO, "cannot set signal handlers");
     }
+    tell_mounted(fs, options);
     daemon_ready(daemon, options);
     rc = serve_requests(fs, err);
-    /* At once: a daemon that starts now waits only for one that says so. */
+    /* At once, for who starts another. */
     registry_ending(fs->mount.registry);
     daemon_ending();
     hold_to_the_end(fs->fuse);

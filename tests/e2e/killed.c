@@ -5,6 +5,7 @@
  * there after each start.
  * usage: e2e_killed PROVIDER [ROUNDS [kill|end [SEED]]]
  */
+#include "tests/e2e/killed.h"
 #include "tests/e2e/tools.h"
 
 #include "core/clock.h"
@@ -16,50 +17,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
-#include <sys/mount.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 enum {
     WORKERS = 4,
-    ENTRIES = 4096, /* Of a worker, in a round. */
     KILL_MS = 400,  /* A round ends at a random moment up to then. */
     END_MS = 20000, /* How long a worker of a dead daemon may take to end. */
-};
-
-enum kind {
-    KIND_EXEC,
-    KIND_FILE,
-    KIND_MKDIR,
-    KIND_RMDIR,
-    KIND_RENAME,
-    KIND_CONFIG,
-    KIND_PAUSE,
-    KIND_RESUME,
-    KIND_DELETE,
-    KINDS,
-};
-
-/* One thing that a worker did. Its tag is its place in all the rounds. */
-struct entry {
-    enum kind kind;
-    unsigned tag;
-    bool done; /* It was told that it succeeded. */
-};
-
-/* Shared with the worker's process. */
-struct worker {
-    struct entry entries[ENTRIES];
-    unsigned count; /* The last one may be underway. */
-    unsigned tags;  /* Over all rounds. */
-    int failed;     /* An error that no dead daemon explains. */
-    bool made;      /* The session that comes and goes is there, */
-    bool moved;     /* under its other name, */
-    unsigned limit; /* with this in its config; 0: as it was made. */
-    unsigned number;
-    uint64_t random;
 };
 
 /* How a round ends. */
@@ -72,220 +37,16 @@ enum ending {
 static unsigned rounds = 20;
 static bool kills = true; /* Or ends. */
 static uint64_t seed;
-static atomic_bool *ending; /* The round's daemon shall end, or has ended. */
+atomic_bool *ending;
 static struct worker *workers;
 
-/* xorshift64: the same seed, the same choices. */
-static unsigned choose(uint64_t *random, unsigned most)
+/* Whether the record whose line ends at `at` is of a killed command. */
+static bool is_killed(const char *records, const char *at)
 {
-    *random ^= *random << 13;
-    *random ^= *random >> 7;
-    *random ^= *random << 17;
-    return (unsigned)(*random >> 32) % most;
-}
-
-static const char *mine(const struct worker *worker, const char *file)
-{
-    return at("sessions/k%u/%s", worker->number, file);
-}
-
-/* Runs a command and reads its output on the same handle. */
-static int do_exec(const struct worker *worker, unsigned tag)
-{
-    int fd = open(mine(worker, "exec"), O_RDWR | O_CLOEXEC);
-    char text[64];
-    char got[64];
-    ssize_t n;
-    int size = snprintf(text, sizeof(text), "echo tag-%u\n", tag);
-    int rc = 0;
-
-    if (fd < 0) {
-        return errno;
+    while (at > records && at[-1] != '\n') {
+        at--;
     }
-    if (write(fd, text, (size_t)size) != size) {
-        rc = errno;
-    }
-    n = rc == 0 ? read(fd, got, sizeof(got)) : 0;
-    if (n < 0) {
-        rc = errno;
-    } else if (rc == 0 && (n != size - 5 || memcmp(got, text + 5, (size_t)n))) {
-        rc = EBADMSG;
-    }
-    /* Its end: only then it is recorded. */
-    if (rc == 0 && read(fd, got, sizeof(got)) != 0) {
-        rc = errno ? errno : EBADMSG;
-    }
-    return close(fd) != 0 && rc == 0 ? errno : rc;
-}
-
-static int do_file(const struct worker *worker, unsigned tag)
-{
-    char name[64];
-    char text[64];
-    int size = snprintf(text, sizeof(text), "tag-%u\n", tag);
-    int rc = 0;
-    int fd;
-
-    (void)snprintf(name, sizeof(name), "workspace/f%u", tag);
-    fd = open(mine(worker, name), O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
-    if (fd < 0) {
-        return errno;
-    }
-    if (write(fd, text, (size_t)size) != size || fsync(fd) != 0) {
-        rc = errno;
-    }
-    (void)close(fd);
-    return rc;
-}
-
-static int do_status(const struct worker *worker, const char *word)
-{
-    struct wrote done = put(mine(worker, "status"), word);
-
-    return done.open ? done.open : done.write ? done.write : done.close;
-}
-
-static const char *coming(const struct worker *worker, bool moved)
-{
-    return at("sessions/k%u-%s", worker->number, moved ? "moved" : "comes");
-}
-
-static int do_rename(const struct worker *worker)
-{
-    const char *from = coming(worker, worker->moved);
-
-    return rename(from, coming(worker, !worker->moved)) == 0 ? 0 : errno;
-}
-
-static int do_config(const struct worker *worker, unsigned limit)
-{
-    char path[2 * MNT_PATH_SIZE];
-    char text[64];
-    struct wrote done;
-
-    (void)snprintf(path, sizeof(path), "%s/config.json",
-                   coming(worker, worker->moved));
-    (void)snprintf(text, sizeof(text),
-                   "{\"provider\": \"%s\", \"exec_timeout_ms\": %u}",
-                   mnt.provider, limit);
-    done = put(path, text);
-    return done.open ? done.open : done.write ? done.write : done.close;
-}
-
-/* What a config is told apart by. */
-static unsigned limit_of(const struct entry *entry)
-{
-    return 1000000 + entry->tag;
-}
-
-static int do_one(struct worker *worker, const struct entry *entry)
-{
-    switch (entry->kind) {
-    case KIND_EXEC:
-        return do_exec(worker, entry->tag);
-    case KIND_FILE:
-        return do_file(worker, entry->tag);
-    case KIND_MKDIR:
-        return mkdir(coming(worker, worker->moved), 0700) == 0 ? 0 : errno;
-    case KIND_RMDIR:
-        return rmdir(coming(worker, worker->moved)) == 0 ? 0 : errno;
-    case KIND_RENAME:
-        return do_rename(worker);
-    case KIND_CONFIG:
-        return do_config(worker, limit_of(entry));
-    case KIND_PAUSE:
-        return do_status(worker, "paused");
-    case KIND_RESUME:
-        return do_status(worker, "running");
-    case KIND_DELETE:
-        return do_status(worker, "absent");
-    case KINDS:
-        break;
-    }
-    return EINVAL;
-}
-
-static enum kind choose_kind(struct worker *worker)
-{
-    static const enum kind of_sandbox[] = {
-        KIND_EXEC, KIND_EXEC, KIND_EXEC,  KIND_EXEC,   KIND_FILE,
-        KIND_FILE, KIND_FILE, KIND_PAUSE, KIND_RESUME, KIND_DELETE};
-    static const enum kind of_coming[] = {KIND_RENAME, KIND_CONFIG, KIND_CONFIG,
-                                          KIND_RMDIR};
-    unsigned number = choose(&worker->random, 14);
-
-    if (number < ARRAY_SIZE(of_sandbox)) {
-        return of_sandbox[number];
-    }
-    return worker->made ? of_coming[number - ARRAY_SIZE(of_sandbox)]
-                        : KIND_MKDIR;
-}
-
-/* It was told that this succeeded. */
-static void note_done(struct worker *worker, const struct entry *entry)
-{
-    switch (entry->kind) {
-    case KIND_MKDIR:
-        worker->made = true;
-        worker->limit = 0;
-        break;
-    case KIND_RMDIR:
-        worker->made = false;
-        break;
-    case KIND_RENAME:
-        worker->moved = !worker->moved;
-        break;
-    case KIND_CONFIG:
-        worker->limit = limit_of(entry);
-        break;
-    case KIND_EXEC:
-    case KIND_FILE:
-    case KIND_PAUSE:
-    case KIND_RESUME:
-    case KIND_DELETE:
-    case KINDS:
-        break;
-    }
-}
-
-/* Whether an error is one of a dead daemon, or of one that ends: then the path
- * leads nowhere at times, and what was running is cut short. */
-static bool daemon_died(int rc)
-{
-    if (atomic_load(ending) &&
-        (rc == ENOENT || rc == ECANCELED || rc == EBADMSG)) {
-        return true;
-    }
-    if (rc == EIO) {
-        return access(at("sessions"), F_OK) < 0 && errno == ENOTCONN;
-    }
-    return rc == ENOTCONN || rc == ECONNABORTED;
-}
-
-/* In a child: works until the daemon is dead. */
-static int work(void *arg)
-{
-    struct worker *worker = arg;
-    int rc = do_status(worker, "running");
-
-    while (rc == 0 && worker->count < ENTRIES && !atomic_load(ending)) {
-        struct entry *entry = &worker->entries[worker->count];
-
-        entry->kind = choose_kind(worker);
-        entry->tag = worker->tags++;
-        entry->done = false;
-        worker->count++;
-        rc = do_one(worker, entry);
-        entry->done = rc == 0;
-        if (rc == 0) {
-            note_done(worker, entry);
-            if (entry->kind == KIND_DELETE) {
-                rc = do_status(worker, "running");
-            }
-        }
-    }
-    worker->failed = daemon_died(rc) ? 0 : rc;
-    return 0;
+    return strncmp(at, "killed ", 7) == 0;
 }
 
 static void check_exec(const struct worker *worker, const struct entry *entry,
@@ -298,6 +59,9 @@ static void check_exec(const struct worker *worker, const struct entry *entry,
     at = strstr(records, line);
     if (at && strstr(at + 1, line)) {
         fail_msg("k%u:%s ran twice", worker->number, line);
+    }
+    if (entry->cut && !(at && is_killed(records, at))) {
+        fail_msg("k%u: not cut: %s", worker->number, records);
     }
     (void)snprintf(line, sizeof(line), "exited 0 tag-%u tag-%u\n", entry->tag,
                    entry->tag);
@@ -369,19 +133,33 @@ static void check_session(struct worker *worker)
     }
 }
 
+static const char *record_of(const struct worker *worker, unsigned n,
+                             const char *file)
+{
+    return text_of(at("sessions/k%u/execs/%u/%s", worker->number, n, file));
+}
+
 /* Says a line for each new record: its status, exit code, output and what it
  * was told to say. None may be underway. */
-static void records_of(const struct worker *worker, struct buf *out)
+static void records_of(struct worker *worker, struct buf *out)
 {
-    char script[2 * MNT_PATH_SIZE];
+    static const char *const files[] = {"status", "exit_code", "output"};
 
-    (void)snprintf(script, sizeof(script),
-                   "cd ../k%u; for n in $(ls execs | sort -n | tail -n %u); do "
-                   "[ $n = last ] || echo $(<execs/$n/status) "
-                   "$(<execs/$n/exit_code) $(<execs/$n/output) "
-                   "\"$(sed 's/echo //' execs/$n/command)\"; done",
-                   worker->number, worker->count + 2);
-    assert_int_equal(shell(script, TOOLS_SHELL_MS, out), 0);
+    while (
+        access(at("sessions/k%u/execs/%u", worker->number, worker->records + 1),
+               F_OK) == 0) {
+        unsigned n = ++worker->records;
+
+        for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
+            const char *text = record_of(worker, n, files[i]);
+
+            assert_int_equal(
+                buf_printf(out, "%.*s ", (int)strcspn(text, "\n"), text), 0);
+        }
+        /* Without `echo `; with its newline. */
+        assert_int_equal(
+            buf_printf(out, "%s", record_of(worker, n, "command") + 5), 0);
+    }
     if (strstr(buf_str(out), "running") || strstr(buf_str(out), "queued")) {
         fail_msg("k%u: %s", worker->number, buf_str(out));
     }
@@ -469,6 +247,7 @@ static void await_end(pid_t pid)
 static void change_daemons(enum ending how)
 {
     pid_t old = mnt.pid;
+    const char *log;
 
     switch (how) {
     case END_KILL:
@@ -484,10 +263,15 @@ static void change_daemons(enum ending how)
         mnt_start();
         break;
     case END_UMOUNT:
-        eventually(umount2(mnt.path, 0) == 0);
+        expect_ok(mnt_unmount(0));
         mnt_start();
         await_end(old);
         break;
+    }
+    /* Nothing hinders a pause: no sandbox may be left running. */
+    log = text_of(mnt.log);
+    if (strstr(log, "left behind")) {
+        fail_msg("%s", log);
     }
 }
 

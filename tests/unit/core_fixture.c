@@ -11,7 +11,8 @@
 #include <unistd.h>
 
 enum {
-    WAIT_MS = 10000
+    WAIT_MS = 10000,
+    CLOSE_MS = 10000,
 };
 
 const struct caller me = {.uid = 1000, .pid = 4242};
@@ -70,7 +71,7 @@ void fixture_open(struct fixture *fixture, const char *provider)
 
 void fixture_close(struct fixture *fixture)
 {
-    assert_true(registry_close(fixture->registry, 2000));
+    assert_true(registry_close(fixture->registry, CLOSE_MS));
     fixture->registry = NULL;
 }
 

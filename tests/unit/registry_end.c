@@ -6,6 +6,7 @@
 #include "core/clock.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -66,6 +67,23 @@ static unsigned events_with(struct fixture *fixture, const char *id,
     return n;
 }
 
+static void *release(void *arg)
+{
+    (void)usleep(300 * 1000);
+    engine_hold((enum engine_slot)(uintptr_t)arg, false);
+    return NULL;
+}
+
+/* Lets the held calls go on when the registry's end has begun. */
+static void release_later(enum engine_slot slot)
+{
+    pthread_t thread;
+
+    assert_int_equal(
+        pthread_create(&thread, NULL, release, (void *)(uintptr_t)slot), 0);
+    assert_int_equal(pthread_detach(thread), 0);
+}
+
 static void pausing_pauses_what_runs(void **state)
 {
     struct fixture *fixture = *state;
@@ -76,6 +94,30 @@ static void pausing_pauses_what_runs(void **state)
     assert_int_equal(status_of(fixture, "a"), SESSION_PAUSED);
     assert_int_equal(events_with(fixture, "a", "\"cause\":\"unmount\""), 1);
     assert_int_equal(events_with(fixture, "b", "\"cause\":\"unmount\""), 0);
+    assert_int_equal(atomic_load(&fixture->left), 0);
+}
+
+/* It was asked for before, and comes when others have been told to pause. */
+static void pausing_pauses_what_is_made_during_the_end(void **state)
+{
+    struct fixture *fixture = *state;
+    struct session *session = fixture_create(fixture, "a");
+    struct result destroyed;
+    struct result ensured;
+
+    assert_int_equal(fixture_ensure(session, false), 0);
+    result_init(&destroyed);
+    result_init(&ensured);
+    engine_hold(ENGINE_DESTROY, true);
+    session_destroy(session, &me, result_fill, &destroyed);
+    session_ensure(session, false, &me, result_fill, &ensured);
+    fixture_until(status_of(fixture, "a") == SESSION_DELETING);
+    release_later(ENGINE_DESTROY);
+    session_unref(session);
+    reopen(fixture, REGISTRY_PAUSE, "local");
+    assert_int_equal(result_wait(&destroyed), 0);
+    assert_int_equal(result_wait(&ensured), 0);
+    assert_int_equal(status_of(fixture, "a"), SESSION_PAUSED);
     assert_int_equal(atomic_load(&fixture->left), 0);
 }
 
@@ -235,6 +277,7 @@ static void a_deletion_survives_restarts_named_and_counted(void **state)
     }
     engine_fail(ENGINE_DESTROY, 0);
     fixture_until(status_of(fixture, "a") == SESSION_ABSENT);
+    /* The deletion that told so may not have ended yet. */
     assert_int_equal(registry_remove(fixture->registry, "a", &err), 0);
 }
 
@@ -242,6 +285,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         FIXTURE_TEST(pausing_pauses_what_runs),
+        FIXTURE_TEST(pausing_pauses_what_is_made_during_the_end),
         FIXTURE_TEST(keeping_leaves_all_as_it_is),
         FIXTURE_TEST(kept_ones_whose_processes_ended_are_told_as_they_are),
         FIXTURE_TEST(deleting_destroys_all_and_keeps_sessions),

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -195,6 +196,49 @@ static void a_holder_that_is_unmounting_is_waited_for(void **state)
     (void)usleep(200 * 1000);
     assert_int_equal(store_open(place->dir, 300, &place->store, &err), -EBUSY);
     assert_non_null(strstr(err.msg, "unmounting"));
+    assert_int_equal(store_open(place->dir, 30000, &place->store, &err), 0);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
+/* In a child: holds the state of a mount for a while, says nothing, and goes.
+ */
+static pid_t hold(const struct place *place, dev_t device)
+{
+    struct store *store = NULL;
+    struct err err = ERR_INIT;
+    pid_t child = fork();
+
+    if (child == 0) {
+        if (store_open(place->dir, 0, &store, &err) < 0) {
+            _exit(1);
+        }
+        store_mounted(store, major(device), minor(device));
+        (void)usleep(2500 * 1000);
+        _exit(0);
+    }
+    (void)usleep(200 * 1000);
+    return child;
+}
+
+static void a_holder_is_waited_for_only_when_its_mount_is_gone(void **state)
+{
+    struct place *place = *state;
+    struct err err = ERR_INIT;
+    struct stat st;
+    int status;
+    pid_t child;
+
+    store_close(place->store);
+    place->store = NULL;
+    assert_int_equal(stat("/proc", &st), 0);
+    child = hold(place, st.st_dev);
+    assert_int_equal(store_open(place->dir, 30000, &place->store, &err),
+                     -EBUSY);
+    assert_null(strchr(strstr(err.msg, "process"), ':'));
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    child = hold(place, makedev(4095, 1));
     assert_int_equal(store_open(place->dir, 30000, &place->store, &err), 0);
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_int_equal(status, 0);
@@ -479,6 +523,7 @@ int main(void)
         T(a_file_that_is_no_database_is_refused),
         T(a_second_holder_is_told_the_pid_of_the_first),
         T(a_holder_that_is_unmounting_is_waited_for),
+        T(a_holder_is_waited_for_only_when_its_mount_is_gone),
         T(a_database_of_a_later_version_is_refused),
         T(numbers_are_never_used_twice),
         T(an_old_generation_is_refused),
