@@ -14,11 +14,11 @@
 #include "fs/park.h"
 #include "fs/poll.h"
 #include "fs/run.h"
+#include "fs/signals.h"
 #include "fs/stats.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -179,7 +179,6 @@ static int serve_requests(struct fs *fs, struct err *err)
     fuse_loop_cfg_set_idle_threads(config, MAX_THREADS);
     rc = fuse_session_loop_mt(fs->fuse, config);
     fuse_loop_cfg_destroy(config);
-    /* Positive: the signal that asked for the end. */
     return rc < 0 ? err_set(err, -rc, "the connection to the kernel broke") : 0;
 }
 
@@ -266,30 +265,19 @@ static void stop(struct fs *fs)
     kernel_free(fs->kernel);
 }
 
-/* Who asks twice for the end, or no longer reads what is logged, does not cut
- * it off. SIGINT and SIGQUIT do, for who cannot wait. */
-static void hold_to_the_end(struct fuse_session *fuse)
-{
-    (void)signal(SIGTERM, SIG_IGN);
-    (void)signal(SIGHUP, SIG_IGN);
-    /* Takes its own handlers back, and that SIGPIPE is ignored. */
-    fuse_remove_signal_handlers(fuse);
-    (void)signal(SIGPIPE, SIG_IGN);
-}
-
 static int run(struct fs *fs, const struct options *options,
                struct daemon *daemon, struct err *err)
 {
     int rc = start(fs, options, err);
 
     if (rc == 0) {
+        rc = signals_begin(fs->fuse, err);
+    }
+    if (rc == 0) {
         rc = mount_fuse(fs, options, err);
     }
     if (rc < 0) {
         return rc;
-    }
-    if (fuse_set_signal_handlers(fs->fuse) != 0) {
-        return err_set(err, EIO, "cannot set signal handlers");
     }
     tell_mounted(fs, options);
     daemon_ready(daemon, options);
@@ -297,7 +285,7 @@ static int run(struct fs *fs, const struct options *options,
     /* At once, for who starts another. */
     registry_ending(fs->mount.registry);
     daemon_ending();
-    hold_to_the_end(fs->fuse);
+    signals_hold();
     return rc;
 }
 
