@@ -321,14 +321,13 @@ static void open_programs(void)
     int fd;
 
     local_beside("", path);
-    fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    must(fd);
     if (geteuid() != 0 || !find_closed(path, closed)) {
-        (void)close(fd);
         return;
     }
     must(unshare(CLONE_NEWNS));
     must(mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL));
+    fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    must(fd);
     must(mount("none", closed, "tmpfs", 0, "mode=755"));
     for (char *at = strchr(path + strlen(closed) + 1, '/'); at;
          at = strchr(at + 1, '/')) {

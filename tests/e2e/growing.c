@@ -17,7 +17,7 @@
 static const struct script tools[] = {
     {"tail -f from the start to the end",
      BEGUN "timeout 10 tail -n +1 -s 0.05 -f execs/1/output > $T/out & t=$!\n"
-           "until grep -q a $T/out; do sleep 0.01; done; cat execs/1/status\n"
+           "until grep -qs a $T/out; do sleep 0.01; done; cat execs/1/status\n"
            "until grep -q c $T/out; do sleep 0.01; done; kill $t; cat $T/out",
      "running\na\nb\nc\n"},
     {"tail -f --pid ends with whoever waits for the command",
