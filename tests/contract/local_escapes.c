@@ -332,7 +332,8 @@ static void open_programs(void)
     for (char *at = strchr(path + strlen(closed) + 1, '/'); at;
          at = strchr(at + 1, '/')) {
         *at = '\0';
-        must(mkdir(path, 0755));
+        must(mkdir(path, 0700));
+        must(chmod(path, 0755));
         *at = '/';
     }
     (void)snprintf(own, sizeof(own), "/proc/self/fd/%d", fd);
