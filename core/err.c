@@ -12,6 +12,7 @@ int err_set(struct err *err, int code, const char *fmt, ...)
 
     err->code = code;
     err->quotes = false;
+    err->notable = false;
     va_start(va, fmt);
     (void)vsnprintf(err->msg, sizeof(err->msg), fmt, va);
     va_end(va);
@@ -37,6 +38,7 @@ int err_errno(struct err *err, const char *fmt, ...)
     va_end(va);
     err->code = code;
     err->quotes = false;
+    err->notable = false;
     if (n >= 0) {
         append(err, (size_t)n, strerror_r(code, text, sizeof(text)));
     }
@@ -64,4 +66,5 @@ void err_clear(struct err *err)
     err->code = 0;
     err->msg[0] = '\0';
     err->quotes = false;
+    err->notable = false;
 }

@@ -20,11 +20,12 @@ struct err {
     int code;               /* Positive errno value; 0: nothing failed. */
     char msg[ERR_MSG_SIZE]; /* "outer context: inner cause", UTF-8. */
     bool quotes;            /* msg has a command or its output: never log it. */
+    bool notable;           /* To be told, though code is an everyday answer. */
 };
 
 #define ERR_INIT                                                               \
     {                                                                          \
-        0, "", false                                                           \
+        0, "", false, false                                                    \
     }
 
 /**

@@ -42,6 +42,8 @@ static int ensure_phase(struct session *session, const struct job *job,
     session->ensuring_replace = job->replace;
     mutex_unlock(&session->lock);
     rc = session_life_ensure(session, job->replace, &job->caller, err);
+    /* Its ENOENT is not that of the file which was asked for. */
+    err->notable = rc < 0;
     list_init(&joined);
     mutex_lock(&session->lock);
     session->ensuring = false;

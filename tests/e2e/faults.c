@@ -26,6 +26,23 @@ static void a_failing_start_is_the_error_of_open(void **state)
     expect_shell("echo 'echo hi' > exec; cat exec status", "hi\nrunning\n");
 }
 
+/* The same number means another thing when a file is looked for. */
+static void a_start_that_fails_with_an_everyday_number_is_told(void **state)
+{
+    struct wrote done;
+
+    (void)state;
+    mnt_fault(mnt.id, "create", "errno ENOENT");
+    done = put(in("exec"), "echo hi");
+    assert_int_equal(done.open, ENOENT);
+    assert_int_equal(mkdir(in("workspace/d"), 0755), -1);
+    assert_int_equal(errno, ENOENT);
+    expect_shell("cat exec.json workspace/none 2> /dev/null;"
+                 "(echo '{' > exec.json) 2> /dev/null; grep -c ENOENT error",
+                 "3\n");
+    mnt_fault(mnt.id, "create", NULL);
+}
+
 static void a_command_that_cannot_run_keeps_its_number(void **state)
 {
     struct wrote done;
@@ -127,6 +144,7 @@ static void a_lost_sandbox_is_replaced_only_when_asked(void **state)
 
 static const struct CMUnitTest tests[] = {
     e2e_test(a_failing_start_is_the_error_of_open),
+    e2e_test(a_start_that_fails_with_an_everyday_number_is_told),
     e2e_test(a_command_that_cannot_run_keeps_its_number),
     e2e_test(each_failure_has_its_errno_and_words),
     e2e_test(an_unconfirmed_deletion_is_tried_again),
