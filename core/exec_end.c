@@ -63,6 +63,8 @@ static struct exec *take_unsaved(struct session *session)
 
             found = exec->unsaved ? exec : found;
         }
+    }
+    if (found) {
         found->unsaved = false;
         session->unsaved--;
     }
