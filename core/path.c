@@ -3,9 +3,11 @@
 
 #include "core/cleanup.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/openat2.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -15,6 +17,37 @@ enum {
     LINKS_MOST = 40,
     RACES_MOST = 1000,
 };
+
+/* Any rename on this machine leaves the kernel unsure where a `..` leads. */
+static long open_surely(int dir_fd, const char *name,
+                        const struct open_how *how)
+{
+    int races = 0;
+    long fd;
+
+    do {
+        fd = syscall(SYS_openat2, dir_fd, name, how, sizeof(*how));
+    } while (fd < 0 && errno == EAGAIN && ++races < RACES_MOST);
+    if (fd < 0 && errno == EAGAIN) {
+        errno = EBUSY; /* EAGAIN would be asked for again, for ever. */
+    }
+    return fd;
+}
+
+int path_step(int dir_fd, const char *path, int flags)
+{
+    const struct open_how how = {
+        .flags = (uint64_t)(unsigned)(flags | O_NOFOLLOW | O_CLOEXEC),
+        .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS |
+                   RESOLVE_NO_MAGICLINKS | RESOLVE_NO_XDEV,
+    };
+    long fd;
+
+    do {
+        fd = open_surely(dir_fd, path, &how);
+    } while (fd < 0 && errno == EINTR);
+    return fd < 0 ? -errno : (int)fd;
+}
 
 bool path_begins_with(const char *path, const char *dir)
 {
@@ -166,22 +199,6 @@ int path_resolve(const char *path, const char *avoid, char **out,
 static int not_below(const char *dir, const char *name, struct err *err)
 {
     return err_set(err, EPERM, "'%.128s' does not lie below '%s'", name, dir);
-}
-
-/* Any rename on this machine leaves the kernel unsure where a `..` leads. */
-static long open_surely(int dir_fd, const char *name,
-                        const struct open_how *how)
-{
-    int races = 0;
-    long fd;
-
-    do {
-        fd = syscall(SYS_openat2, dir_fd, name, how, sizeof(*how));
-    } while (fd < 0 && errno == EAGAIN && ++races < RACES_MOST);
-    if (fd < 0 && errno == EAGAIN) {
-        errno = EBUSY; /* EAGAIN would be asked for again, for ever. */
-    }
-    return fd;
 }
 
 static int open_beneath(const char *dir, const char *name, int *out,

@@ -1,5 +1,6 @@
 /*
- * Absolute paths of this machine: which lies in which, and where one leads.
+ * Paths of this machine: which lies in which, where one leads, and a step that
+ * follows no link.
  */
 #ifndef SESSIONFS_PATH_H
 #define SESSIONFS_PATH_H
@@ -7,6 +8,17 @@
 #include "core/err.h"
 
 #include <stdbool.h>
+
+/**
+ * Opens what lies below a directory, following no link and leaving neither
+ * the directory nor its mount.
+ *
+ * @param dir_fd a directory; O_PATH will do
+ * @param path   relative, shorter than PATH_MAX
+ * @param flags  of open(2); O_NOFOLLOW and O_CLOEXEC are added
+ * @return an fd or a negative errno
+ */
+MUST_USE int path_step(int dir_fd, const char *path, int flags);
 
 /**
  * Compares names alone.

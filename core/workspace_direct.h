@@ -186,16 +186,6 @@ MUST_USE int direct_nodes_init(struct direct *d);
 void direct_nodes_done(struct direct *d);
 
 /**
- * Opens a name without following it.
- *
- * @param dir_fd O_PATH of a directory
- * @param name   one name, or "."
- * @param flags  of open(2)
- * @return an fd or -errno
- */
-int direct_step(int dir_fd, const char *name, int flags);
-
-/**
  * Finds or makes the node of a file that was just met under a name.
  *
  * @param dir  where it was met

@@ -6,6 +6,7 @@
 #include "core/workspace_direct.h"
 
 #include "core/cleanup.h"
+#include "core/path.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -42,7 +43,7 @@ int direct_opendir(struct ws_node *base, const struct ws_ctx *ctx,
     if (path_fd < 0) {
         return path_fd;
     }
-    fd = direct_step(path_fd, ".", O_RDONLY | O_DIRECTORY);
+    fd = path_step(path_fd, ".", O_RDONLY | O_DIRECTORY);
     direct_fd_put(node);
     if (fd < 0) {
         errno = -fd;

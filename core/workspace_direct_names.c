@@ -2,6 +2,7 @@
 #include "core/workspace_direct.h"
 
 #include "core/cleanup.h"
+#include "core/path.h"
 
 #include <errno.h>
 #include <linux/capability.h>
@@ -33,7 +34,7 @@ static int meet(struct direct_node *dir, const char *name, int fd,
 static int lookup_at(struct direct_node *dir, int dir_fd, const char *name,
                      struct ws_node **out, struct stat *attr, struct err *err)
 {
-    int fd = direct_step(dir_fd, name, O_PATH);
+    int fd = path_step(dir_fd, name, O_PATH);
 
     if (fd < 0) {
         errno = -fd;
@@ -208,7 +209,7 @@ static bool is_made(const struct maker *maker, int fd, mode_t type)
 static int finish(const struct maker *maker, mode_t type, struct ws_node **out,
                   struct stat *attr, struct err *err)
 {
-    AUTO_FD int fd = direct_step(maker->dir_fd, maker->name, O_PATH);
+    AUTO_FD int fd = path_step(maker->dir_fd, maker->name, O_PATH);
     int rc = 0;
 
     if (fd < 0) {

@@ -2,32 +2,16 @@
 #include "core/workspace_direct.h"
 
 #include "core/cleanup.h"
+#include "core/path.h"
 
 #include <errno.h>
-#include <linux/openat2.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
 
 enum {
     BUCKETS_FIRST = 64,
     DEPTH_MOST = 65536
 };
-
-int direct_step(int dir_fd, const char *name, int flags)
-{
-    struct open_how how = {
-        .flags = (uint64_t)(unsigned)(flags | O_NOFOLLOW | O_CLOEXEC),
-        .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS |
-                   RESOLVE_NO_MAGICLINKS | RESOLVE_NO_XDEV,
-    };
-    long fd;
-
-    do {
-        fd = syscall(SYS_openat2, dir_fd, name, &how, sizeof(how));
-    } while (fd < 0 && (errno == EAGAIN || errno == EINTR));
-    return fd < 0 ? -errno : (int)fd;
-}
 
 static struct direct_node **bucket(const struct direct *d,
                                    const struct direct_key *key)
@@ -377,7 +361,7 @@ static int follow_way(const struct way *way)
     int at = way->from_fd;
 
     for (size_t i = way->n; i > 0; i--) {
-        int next = direct_step(at, way->names[i - 1], O_PATH);
+        int next = path_step(at, way->names[i - 1], O_PATH);
 
         if (next < 0) {
             return next;

@@ -2,34 +2,17 @@
 #include "providers/local/below.h"
 
 #include "core/cleanup.h"
+#include "core/path.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <linux/openat2.h>
-#include <stdint.h>
 #include <string.h>
-#include <sys/syscall.h>
 
 enum {
     /* One call takes a path that is shorter than PATH_MAX. */
     STEP_MOST = PATH_MAX - 1,
 };
-
-static int step(int dir, const char *path, int flags)
-{
-    struct open_how how = {
-        .flags = (uint64_t)(unsigned)(flags | O_NOFOLLOW | O_CLOEXEC),
-        .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS |
-                   RESOLVE_NO_MAGICLINKS | RESOLVE_NO_XDEV,
-    };
-    long fd;
-
-    do {
-        fd = syscall(SYS_openat2, dir, path, &how, sizeof(how));
-    } while (fd < 0 && (errno == EAGAIN || errno == EINTR));
-    return fd < 0 ? -errno : (int)fd;
-}
 
 /* Cuts as much of a long path off as one call takes. */
 static size_t cut(const char *path, char out[PATH_MAX])
@@ -51,8 +34,9 @@ int below_open(int top, const char *path, int flags)
     while (strlen(path) >= STEP_MOST) {
         char part[PATH_MAX];
         size_t size = cut(path, part);
-        int next = size ? step(dir < 0 ? top : dir, part, O_PATH | O_DIRECTORY)
-                        : -ENAMETOOLONG;
+        int next =
+            size ? path_step(dir < 0 ? top : dir, part, O_PATH | O_DIRECTORY)
+                 : -ENAMETOOLONG;
 
         if (next < 0) {
             return next;
@@ -61,5 +45,5 @@ int below_open(int top, const char *path, int flags)
         dir = next;
         path += size;
     }
-    return step(dir < 0 ? top : dir, *path ? path : ".", flags);
+    return path_step(dir < 0 ? top : dir, *path ? path : ".", flags);
 }

@@ -239,3 +239,25 @@ int cgroup_remove(int parent, const char *name)
     }
     return 0;
 }
+
+void cgroup_each_keeper(int parent,
+                        void (*fn)(int parent, const char *name, int arg),
+                        int arg)
+{
+    int fd = openat(parent, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    const struct dirent *entry;
+
+    if (!dir) {
+        cleanup_fd(&fd);
+        return;
+    }
+    entry = readdir(dir);
+    while (entry) {
+        if (strncmp(entry->d_name, CGROUP_PREFIX, strlen(CGROUP_PREFIX)) == 0) {
+            fn(parent, entry->d_name, arg);
+        }
+        entry = readdir(dir);
+    }
+    (void)closedir(dir);
+}

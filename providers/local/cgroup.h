@@ -103,4 +103,15 @@ bool cgroup_is(int group, const char *key);
  */
 int cgroup_remove(int parent, const char *name);
 
+/**
+ * Tells the groups in a group that are named as keepers name theirs.
+ *
+ * @param parent a group, of any version
+ * @param fn     called with parent, a name and arg; may remove that group
+ * @param arg    given to fn
+ */
+void cgroup_each_keeper(int parent,
+                        void (*fn)(int parent, const char *name, int arg),
+                        int arg);
+
 #endif

@@ -4,7 +4,6 @@
 #include "core/cleanup.h"
 #include "providers/local/cgroup.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -130,26 +129,12 @@ static int open_self(const char *controller, struct err *err)
 
 /* ---- The keeper's groups ---- */
 
-/* Those of dead keepers: their group of version 2 has been cleared. */
-static void clear_leftovers(int self, int v2)
+/* Of a dead keeper: its group of version 2 has been cleared. */
+static void clear_leftover(int parent, const char *name, int v2)
 {
-    int fd = openat(self, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
-    const struct dirent *entry;
-
-    if (!dir) {
-        cleanup_fd(&fd);
-        return;
+    if (faccessat(v2, name, F_OK, 0) < 0) {
+        (void)cgroup_remove(parent, name);
     }
-    entry = readdir(dir);
-    while (entry) {
-        if (strncmp(entry->d_name, CGROUP_PREFIX, strlen(CGROUP_PREFIX)) == 0 &&
-            faccessat(v2, entry->d_name, F_OK, 0) < 0) {
-            (void)cgroup_remove(self, entry->d_name);
-        }
-        entry = readdir(dir);
-    }
-    (void)closedir(dir);
 }
 
 /* All sandboxes together leave the machine some memory: so none but theirs is
@@ -188,7 +173,7 @@ static int open_v1(struct control *control, enum wire_control what, int v2,
     if (self < 0) {
         return self;
     }
-    clear_leftovers(self, v2);
+    cgroup_each_keeper(self, clear_leftover, v2);
     rc = cgroup_make(self, control->name, 0, &control->of[what].parent, err);
     if (rc == 0) {
         control->of[what].self = TAKE_FD(self);

@@ -9,7 +9,6 @@
 #include "providers/local/cradle.h"
 #include "providers/local/wire.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -65,34 +64,15 @@ static bool clear_group(int parent, int group, const char *name)
  * A group whose lock can be had belongs to a keeper that died: nobody else
  * can end what is left in it.
  */
-static void clear_leftover(int parent, const char *name)
+static void clear_leftover(int parent, const char *name, int unused)
 {
     AUTO_FD int group =
         openat(parent, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
+    (void)unused;
     if (group >= 0 && flock(group, LOCK_EX | LOCK_NB) == 0) {
         (void)clear_group(parent, group, name);
     }
-}
-
-static void clear_leftovers(int parent)
-{
-    int fd = openat(parent, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
-    const struct dirent *entry;
-
-    if (!dir) {
-        cleanup_fd(&fd);
-        return;
-    }
-    entry = readdir(dir);
-    while (entry) {
-        if (strncmp(entry->d_name, CGROUP_PREFIX, strlen(CGROUP_PREFIX)) == 0) {
-            clear_leftover(parent, entry->d_name);
-        }
-        entry = readdir(dir);
-    }
-    (void)closedir(dir);
 }
 
 /* Between mkdir and lock another keeper may take the group for a leftover. */
@@ -149,7 +129,7 @@ static int open_group(struct keeper *keeper, struct err *err)
     if (rc < 0) {
         return rc;
     }
-    clear_leftovers(keeper->self);
+    cgroup_each_keeper(keeper->self, clear_leftover, 0);
     rc = make_group(keeper, err);
     if (rc == 0) {
         rc = need_cgroup_file(keeper->group, "cgroup.freeze", "5.2", err);
