@@ -116,27 +116,17 @@ static void another_writer_of_the_record_is_not_overwritten(void **state)
     expect_text(in("exec"), "hi\n");
 }
 
-static int write_running(void *arg)
-{
-    struct wrote done;
-
-    (void)arg;
-    child_ready();
-    done = put(in("status"), "running");
-    return done.write;
-}
-
 static void on_signal(int number)
 {
     (void)number;
 }
 
-static int write_running_interrupted(void *arg)
+static int child_write_running_interrupted(void *arg)
 {
     const struct sigaction action = {.sa_handler = on_signal};
 
     (void)sigaction(SIGINT, &action, NULL);
-    return write_running(arg);
+    return child_write_running(arg);
 }
 
 static void an_interrupted_write_is_eintr_and_the_work_goes_on(void **state)
@@ -145,7 +135,7 @@ static void an_interrupted_write_is_eintr_and_the_work_goes_on(void **state)
 
     (void)state;
     mnt_fault(mnt.id, "create", "delay 1500");
-    child = child_start(write_running_interrupted, NULL);
+    child = child_start(child_write_running_interrupted, NULL);
     child_await(&child);
     eventually(shows("starting\n"));
     process_asleep(child.pid);
@@ -164,7 +154,7 @@ static void two_writes_at_once_make_one_sandbox(void **state)
     (void)state;
     mnt_fault(mnt.id, "create", "delay 300");
     for (i = 0; i < ARRAY_SIZE(children); i++) {
-        children[i] = child_start(write_running, NULL);
+        children[i] = child_start(child_write_running, NULL);
     }
     for (i = 0; i < ARRAY_SIZE(children); i++) {
         assert_int_equal(child_end(&children[i], TOOLS_SOON_MS), 0);
@@ -179,7 +169,7 @@ static void absent_while_it_starts_ends_absent(void **state)
 
     (void)state;
     mnt_fault(mnt.id, "create", "delay 500");
-    child = child_start(write_running, NULL);
+    child = child_start(child_write_running, NULL);
     child_await(&child);
     eventually(shows("starting\n"));
     put_ok(in("status"), "absent");

@@ -304,16 +304,6 @@ static void released_requests_go_on(void **state)
     assert_int_equal(ended, STUCK);
 }
 
-static int write_running(void *arg)
-{
-    struct wrote done;
-
-    (void)arg;
-    child_ready();
-    done = put(in("status"), "running");
-    return done.write;
-}
-
 static void a_stuck_create_stops_no_mkdir_and_no_rmdir(void **state)
 {
     struct child child;
@@ -321,7 +311,7 @@ static void a_stuck_create_stops_no_mkdir_and_no_rmdir(void **state)
 
     (void)state;
     mnt_fault(mnt.id, "create", "stuck");
-    child = child_start(write_running, NULL);
+    child = child_start(child_write_running, NULL);
     child_await(&child);
     eventually_text(in("status"), "starting\n");
     start = clock_ms();

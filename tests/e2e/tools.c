@@ -380,6 +380,16 @@ int child_write_exec(void *arg)
     return close(fd) == 0 ? 0 : errno;
 }
 
+int child_write_running(void *arg)
+{
+    struct wrote done;
+
+    (void)arg;
+    child_ready();
+    done = put(in("status"), "running");
+    return done.write;
+}
+
 void child_await(const struct child *child)
 {
     struct pollfd ready = {.fd = child->ready, .events = POLLIN};

@@ -213,6 +213,14 @@ void child_ready(void);
 int child_write_exec(void *arg);
 
 /**
+ * For child_start(): says child_ready() and writes `running` to status.
+ *
+ * @param arg not used
+ * @return 0 or the errno of the write
+ */
+int child_write_running(void *arg);
+
+/**
  * Waits until the child has called child_ready().
  *
  * @param child a child

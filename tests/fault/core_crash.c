@@ -25,29 +25,6 @@ static void live(struct fixture *fixture)
     session_unref(session);
 }
 
-/* Runs live() in a process that dies at a point. */
-static void die_at(struct fixture *fixture, const char *point)
-{
-    pid_t child = fork();
-    int status = 0;
-
-    assert_true(child >= 0);
-    if (child == 0) {
-        struct err err = ERR_INIT;
-
-        (void)setenv("SESSIONFS_CRASH", point, 1);
-        if (loop_new(&fixture->loop, &err) < 0) {
-            _exit(1);
-        }
-        fixture_open(fixture, "local");
-        live(fixture);
-        _exit(0);
-    }
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_true(WIFSIGNALED(status));
-    assert_int_equal(WTERMSIG(status), SIGKILL);
-}
-
 struct crash {
     const char *point;
     /* After the next start has settled: */
@@ -115,15 +92,10 @@ static void assert_events(struct session *session)
 
 static void settle(struct fixture *fixture, const struct crash *crash)
 {
-    struct session *session;
+    struct session *session = fixture_next_start(fixture);
     struct exec_info info;
     struct err err = ERR_INIT;
 
-    engine_reset();
-    engine_set_state(PROVIDER_RUNNING);
-    assert_int_equal(loop_new(&fixture->loop, &err), 0);
-    fixture_open(fixture, "local");
-    session = fixture_find(fixture, "a");
     fixture_until(session_status(session) == crash->status);
     assert_int_equal(engine_calls(ENGINE_DESTROY), crash->destroyed);
     assert_command(session, crash->exec);
@@ -147,7 +119,7 @@ static void a_crash_at_any_step_leaves_nothing_half_done(void **state)
         struct fixture *fixture = fixture_new();
 
         print_message("  dies at %s\n", crashes[i].point);
-        die_at(fixture, crashes[i].point);
+        fixture_die_at(fixture, crashes[i].point, live);
         settle(fixture, &crashes[i]);
         fixture_free(fixture);
     }

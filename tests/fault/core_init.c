@@ -4,36 +4,14 @@
  */
 #include "tests/unit/core_fixture.h"
 
-#include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 static const char config[] = "{\"provider\":\"local\",\"init\":{\"commands\":"
                              "[\"o:one\",\"o:two\"]}}";
 
-/* Starts a sandbox in a process that dies at a point. */
-static void die_at(struct fixture *fixture, const char *point)
+static void live(struct fixture *fixture)
 {
-    pid_t child = fork();
-    int status = 0;
-
-    assert_true(child >= 0);
-    if (child == 0) {
-        struct err err = ERR_INIT;
-
-        (void)setenv("SESSIONFS_CRASH", point, 1);
-        if (loop_new(&fixture->loop, &err) < 0) {
-            _exit(1);
-        }
-        fixture_open(fixture, "local");
-        (void)fixture_ensure(fixture_create_with(fixture, "a", config), false);
-        _exit(0);
-    }
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_true(WIFSIGNALED(status));
-    assert_int_equal(WTERMSIG(status), SIGKILL);
+    (void)fixture_ensure(fixture_create_with(fixture, "a", config), false);
 }
 
 struct crash {
@@ -72,14 +50,8 @@ static void assert_first(struct session *session, int status)
 
 static void go_on(struct fixture *fixture, const struct crash *crash)
 {
-    struct session *session;
-    struct err err = ERR_INIT;
+    struct session *session = fixture_next_start(fixture);
 
-    engine_reset();
-    engine_set_state(PROVIDER_RUNNING);
-    assert_int_equal(loop_new(&fixture->loop, &err), 0);
-    fixture_open(fixture, "local");
-    session = fixture_find(fixture, "a");
     assert_first(session, crash->first);
     assert_int_equal(fixture_json_has(session, "Init was interrupted before"),
                      crash->told);
@@ -102,7 +74,7 @@ static void a_crash_at_any_step_of_init_is_told_and_mended(void **state)
         struct fixture *fixture = fixture_new();
 
         print_message("  dies at %s\n", crashes[i].point);
-        die_at(fixture, crashes[i].point);
+        fixture_die_at(fixture, crashes[i].point, live);
         go_on(fixture, &crashes[i]);
         fixture_free(fixture);
     }

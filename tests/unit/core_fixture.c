@@ -8,6 +8,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum {
@@ -110,6 +111,40 @@ int fixture_teardown(void **state)
     loop_free(fixture->loop);
     fixture_free(fixture);
     return 0;
+}
+
+void fixture_die_at(struct fixture *fixture, const char *point,
+                    void (*live)(struct fixture *fixture))
+{
+    pid_t child = fork();
+    int status = 0;
+
+    assert_true(child >= 0);
+    if (child == 0) {
+        struct err err = ERR_INIT;
+
+        (void)setenv("SESSIONFS_CRASH", point, 1);
+        if (loop_new(&fixture->loop, &err) < 0) {
+            _exit(1);
+        }
+        fixture_open(fixture, "local");
+        live(fixture);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSIGNALED(status));
+    assert_int_equal(WTERMSIG(status), SIGKILL);
+}
+
+struct session *fixture_next_start(struct fixture *fixture)
+{
+    struct err err = ERR_INIT;
+
+    engine_reset();
+    engine_set_state(PROVIDER_RUNNING);
+    assert_int_equal(loop_new(&fixture->loop, &err), 0);
+    fixture_open(fixture, "local");
+    return fixture_find(fixture, "a");
 }
 
 struct session *fixture_create(struct fixture *fixture, const char *id)

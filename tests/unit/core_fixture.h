@@ -40,6 +40,12 @@ int fixture_teardown(void **state);
 void fixture_open(struct fixture *fixture, const char *provider);
 void fixture_close(struct fixture *fixture);
 
+/* Calls live() over an open registry in a process that dies at a point. */
+void fixture_die_at(struct fixture *fixture, const char *point,
+                    void (*live)(struct fixture *fixture));
+/* Starts again after that, with an engine whose sandboxes run; session `a`. */
+struct session *fixture_next_start(struct fixture *fixture);
+
 /* A session that was made, or found. */
 struct session *fixture_create(struct fixture *fixture, const char *id);
 struct session *fixture_find(struct fixture *fixture, const char *id);
