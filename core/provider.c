@@ -6,33 +6,31 @@
 
 #include "core/buf.h"
 #include "core/mutex.h"
+#include "core/provider_files.h"
+#include "core/provider_priv.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum op {
-    OP_CREATE,
-    OP_RESUME,
-    OP_PAUSE,
-    OP_DESTROY,
-    OP_CHECKPOINT,
-    OP_STATUS,
-    OP_EXEC,
-    OP_SIGNAL,
-    OP_CHANGES,
-    OP_ROOT,
-    OP_FILES,
-    OP_COUNT,
-};
-
 static const char *const op_names[OP_COUNT] = {
-    [OP_CREATE] = "create", [OP_RESUME] = "resume",
-    [OP_PAUSE] = "pause",   [OP_DESTROY] = "destroy",
-    [OP_STATUS] = "status", [OP_CHECKPOINT] = "checkpoint",
-    [OP_EXEC] = "exec",     [OP_SIGNAL] = "signal",
-    [OP_ROOT] = "root",     [OP_CHANGES] = "changes",
+    [OP_CREATE] = "create",
+    [OP_RESUME] = "resume",
+    [OP_PAUSE] = "pause",
+    [OP_DESTROY] = "destroy",
+    [OP_CHECKPOINT] = "checkpoint",
+    [OP_RESTORE] = "restore",
+    [OP_FORK] = "fork",
+    [OP_DROP] = "drop",
+    [OP_OPEN] = "open",
+    [OP_LIST] = "list",
+    [OP_STATUS] = "status",
+    [OP_EXEC] = "exec",
+    [OP_SIGNAL] = "signal",
+    [OP_CHANGES] = "changes",
+    [OP_ROOT] = "root",
     [OP_FILES] = "files",
+    [OP_RUN] = "run",
 };
 
 struct provider_calls {
@@ -123,8 +121,7 @@ void provider_close(struct provider *provider)
     }
 }
 
-/* Starts a call: counts it, and takes its turn where there is but one. */
-static void begin(struct provider *provider, enum op op) NO_TSA
+void provider_begin(struct provider *provider, enum provider_op op) NO_TSA
 {
     atomic_fetch_add(&provider->calls->calls[op], 1);
     if (provider->ops->flags & PROVIDER_SERIAL) {
@@ -144,9 +141,8 @@ static int with_words(int rc, struct err *err)
     return err_set(err, -rc, "%s", words[0] ? words : "failed");
 }
 
-/* Ends a call. */
-static int end(struct provider *provider, enum op op, int rc,
-               struct err *err) NO_TSA
+int provider_end(struct provider *provider, enum provider_op op, int rc,
+                 struct err *err) NO_TSA
 {
     if (provider->ops->flags & PROVIDER_SERIAL) {
         mutex_unlock(&provider->calls->turn);
@@ -160,16 +156,23 @@ static int end(struct provider *provider, enum op op, int rc,
     return with_words(rc, err);
 }
 
-static int life(struct provider *provider, provider_life_fn *slot, enum op op,
-                struct sandbox *sandbox, const struct limits *limits,
-                struct err *err)
+int provider_cannot(const struct provider *provider, enum provider_op op,
+                    struct err *err)
+{
+    return err_set(err, EOPNOTSUPP, "provider '%s' cannot %s",
+                   provider->ops->name, op_names[op]);
+}
+
+static int life(struct provider *provider, provider_life_fn *slot,
+                enum provider_op op, struct sandbox *sandbox,
+                const struct limits *limits, struct err *err)
 {
     if (!slot) {
-        return err_set(err, EOPNOTSUPP, "provider '%s' cannot %s",
-                       provider->ops->name, op_names[op]);
+        return provider_cannot(provider, op, err);
     }
-    begin(provider, op);
-    return end(provider, op, slot(provider, sandbox, limits, err), err);
+    provider_begin(provider, op);
+    return provider_end(provider, op, slot(provider, sandbox, limits, err),
+                        err);
 }
 
 int provider_create(struct provider *provider, struct sandbox *sandbox,
@@ -210,17 +213,18 @@ int provider_status(struct provider *provider, const struct sandbox *sandbox,
                     const struct limits *limits, enum provider_state *out,
                     struct err *err)
 {
-    begin(provider, OP_STATUS);
-    return end(provider, OP_STATUS,
-               provider->ops->status(provider, sandbox, limits, out, err), err);
+    provider_begin(provider, OP_STATUS);
+    return provider_end(
+        provider, OP_STATUS,
+        provider->ops->status(provider, sandbox, limits, out, err), err);
 }
 
 int provider_exec(struct provider *provider, const struct sandbox *sandbox,
                   const struct command *command, const struct limits *limits,
                   const struct command_sink *sink, void *arg, struct err *err)
 {
-    begin(provider, OP_EXEC);
-    return end(
+    provider_begin(provider, OP_EXEC);
+    return provider_end(
         provider, OP_EXEC,
         provider->ops->exec(provider, sandbox, command, limits, sink, arg, err),
         err);
@@ -230,12 +234,12 @@ int provider_signal(struct provider *provider, const struct sandbox *sandbox,
                     uint64_t n, int signal, struct err *err)
 {
     if (!provider->ops->signal) {
-        return err_set(err, EOPNOTSUPP, "provider '%s' cannot signal",
-                       provider->ops->name);
+        return provider_cannot(provider, OP_SIGNAL, err);
     }
-    begin(provider, OP_SIGNAL);
-    return end(provider, OP_SIGNAL,
-               provider->ops->signal(provider, sandbox, n, signal, err), err);
+    provider_begin(provider, OP_SIGNAL);
+    return provider_end(
+        provider, OP_SIGNAL,
+        provider->ops->signal(provider, sandbox, n, signal, err), err);
 }
 
 int provider_root(struct provider *provider, const struct sandbox *sandbox,
@@ -245,9 +249,9 @@ int provider_root(struct provider *provider, const struct sandbox *sandbox,
         return err_set(err, EOPNOTSUPP, "provider '%s' has no directory",
                        provider->ops->name);
     }
-    begin(provider, OP_ROOT);
-    return end(provider, OP_ROOT,
-               provider->ops->root(provider, sandbox, out, err), err);
+    provider_begin(provider, OP_ROOT);
+    return provider_end(provider, OP_ROOT,
+                        provider->ops->root(provider, sandbox, out, err), err);
 }
 
 int provider_changes(struct provider *provider, const struct sandbox *sandbox,
@@ -259,10 +263,53 @@ int provider_changes(struct provider *provider, const struct sandbox *sandbox,
         return err_set(err, EOPNOTSUPP, "provider '%s' cannot tell changes",
                        provider->ops->name);
     }
-    begin(provider, OP_CHANGES);
-    return end(
+    provider_begin(provider, OP_CHANGES);
+    return provider_end(
         provider, OP_CHANGES,
         provider->ops->changes(provider, sandbox, span, limits, fn, arg, err),
+        err);
+}
+
+int provider_run(struct provider *provider, const struct sandbox *sandbox,
+                 const struct provider_script *script,
+                 const struct limits *limits, struct buf *out, int *code,
+                 struct err *err)
+{
+    if (!provider->ops->run) {
+        return provider_cannot(provider, OP_RUN, err);
+    }
+    provider_begin(provider, OP_RUN);
+    return provider_end(
+        provider, OP_RUN,
+        provider->ops->run(provider, sandbox, script, limits, out, code, err),
+        err);
+}
+
+int provider_read_file(struct provider *provider, const struct sandbox *sandbox,
+                       const char *path, int fd, const struct limits *limits,
+                       struct err *err)
+{
+    if (!provider->ops->read_file) {
+        return provider_cannot(provider, OP_FILES, err);
+    }
+    provider_begin(provider, OP_FILES);
+    return provider_end(
+        provider, OP_FILES,
+        provider->ops->read_file(provider, sandbox, path, fd, limits, err),
+        err);
+}
+
+int provider_write_file(struct provider *provider,
+                        const struct sandbox *sandbox, const char *path, int fd,
+                        const struct limits *limits, struct err *err)
+{
+    if (!provider->ops->write_file) {
+        return provider_cannot(provider, OP_FILES, err);
+    }
+    provider_begin(provider, OP_FILES);
+    return provider_end(
+        provider, OP_FILES,
+        provider->ops->write_file(provider, sandbox, path, fd, limits, err),
         err);
 }
 
@@ -286,13 +333,13 @@ int provider_limits(struct provider *provider, const struct sandbox *sandbox,
 
 void provider_files_begin(struct provider *provider)
 {
-    begin(provider, OP_FILES);
+    provider_begin(provider, OP_FILES);
 }
 
 ssize_t provider_files_end(struct provider *provider, ssize_t rc,
                            struct err *err)
 {
-    int failed = end(provider, OP_FILES, rc < 0 ? (int)rc : 0, err);
+    int failed = provider_end(provider, OP_FILES, rc < 0 ? (int)rc : 0, err);
 
     return failed < 0 ? failed : rc;
 }

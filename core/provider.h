@@ -13,8 +13,9 @@
  * input, not truth: a provider checks them before it hands them on.
  *
  * Two calls for the same sandbox may run at once where one of them is status,
- * signal, exec or a file operation; create, resume, pause, destroy and
- * checkpoint never overlap each other for one sandbox.
+ * signal, exec, run or a file operation; create, resume, pause, destroy,
+ * checkpoint and the calls of snapshots but for `open` and `list` never
+ * overlap each other for one sandbox.
  */
 #ifndef SESSIONFS_PROVIDER_H
 #define SESSIONFS_PROVIDER_H
@@ -30,6 +31,10 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/types.h>
+
+struct buf;
+struct provider_files;     /* core/provider_files.h */
+struct provider_snapshots; /* core/provider_snapshots.h */
 
 /* The most bytes of provider_state and of metadata, each. */
 enum {
@@ -60,6 +65,8 @@ struct provider_env {
     struct loop *loop;     /* For fds and timers of running commands. */
     uid_t uid;             /* The mounting user, */
     gid_t gid;             /* who owns the sandbox's default user's files. */
+    bool durable_power;    /* What is reported as done survives a power cut,
+                            * not only our own end. */
 };
 
 /* Which sandbox a call is about; borrowed for the call. */
@@ -280,8 +287,6 @@ typedef int provider_root_fn(struct provider *provider,
 typedef int provider_room_fn(struct provider *provider, uint64_t number,
                              struct err *err);
 
-struct buf;
-
 /**
  * Tells how each limit of a sandbox is enforced here, or that it is not.
  * Does not block.
@@ -301,8 +306,8 @@ typedef int provider_limits_fn(struct provider *provider,
 
 /* From which state of a workspace to which. */
 struct provider_span {
-    const char *from; /* NULL: the base that it started from. */
-    const char *to;   /* NULL: as it is now. */
+    uint64_t from; /* A checkpoint's key; 0: the base that it started from. */
+    uint64_t to;   /* A checkpoint's key; 0: as it is now. */
 };
 
 /** @param arg the caller's @param kind 'A', 'M' or 'D' @param path bytes,
@@ -317,7 +322,7 @@ typedef int provider_change_fn(void *arg, char kind, const char *path);
  *
  * @param provider an open provider
  * @param sandbox  which; it exists
- * @param span     names of checkpoints
+ * @param span     borrowed
  * @param limits   deadline and token
  * @param fn       called for each change
  * @param arg      given to fn
@@ -332,75 +337,53 @@ typedef int provider_changes_fn(struct provider *provider,
                                 provider_change_fn *fn, void *arg,
                                 struct err *err);
 
-/* One entry of a listing. */
-struct provider_entry {
-    const char *name; /* Bytes without '/' and NUL; borrowed. */
-    struct stat attr; /* ino 0: the engine has none. */
+/* A short script of core's own. Borrowed. */
+struct provider_script {
+    const char *text;        /* For /bin/sh, */
+    const char *const *args; /* its $1, $2 …: any bytes; NULL-terminated. */
+    const void *input;       /* stdin; NULL: empty. */
+    size_t input_size;
+    size_t most; /* Bytes of output; more is -EFBIG. */
 };
 
-/** @param arg the caller's @param entry borrowed @return 0, or an error that
- *  ends the listing */
-typedef int provider_entry_fn(void *arg, const struct provider_entry *entry);
-
-/* What set_attr changes. */
-enum provider_attr {
-    PROVIDER_ATTR_MODE = 1 << 0,
-    PROVIDER_ATTR_UID = 1 << 1,
-    PROVIDER_ATTR_GID = 1 << 2,
-    PROVIDER_ATTR_SIZE = 1 << 3,
-    PROVIDER_ATTR_ATIME = 1 << 4,
-    PROVIDER_ATTR_MTIME = 1 << 5,
-};
-
-/*
- * Files of a sandbox, by path. Paths are bytes, relative to the workspace,
- * without `.`, `..` and empty components; "" is the workspace itself. No call
- * follows a link in the last component. All slots as provider_life_fn for
- * limits and errors; those that change nothing are never NULL.
+/**
+ * Runs a short script in a running sandbox, in the workspace, to its end, on
+ * a way of its own: a command that runs long keeps none waiting.
+ *
+ * @param provider an open provider
+ * @param sandbox  which
+ * @param script   what to run
+ * @param limits   deadline and token
+ * @param out      its stdout, appended
+ * @param code     its exit code, on success
+ * @param err      filled on failure
+ * @return 0, also when it failed by its own account, or a negative errno
  */
-struct provider_files {
-    int (*stat)(struct provider *, const struct sandbox *, const char *path,
-                const struct limits *, struct stat *out, struct err *);
-    /* Names with attributes, `.` and `..` left out: one round trip. */
-    int (*list)(struct provider *, const struct sandbox *, const char *path,
-                const struct limits *, provider_entry_fn *, void *arg,
-                struct err *);
-    /* Makes an empty file; -EEXIST. */
-    int (*create)(struct provider *, const struct sandbox *, const char *path,
-                  mode_t mode, const struct limits *, struct err *);
-    int (*make_dir)(struct provider *, const struct sandbox *, const char *path,
-                    mode_t mode, const struct limits *, struct err *);
-    /* A file or an empty directory, as `dir` says. */
-    int (*remove)(struct provider *, const struct sandbox *, const char *path,
-                  bool dir, const struct limits *, struct err *);
-    /* flags: RENAME_NOREPLACE, RENAME_EXCHANGE or 0. */
-    int (*rename)(struct provider *, const struct sandbox *, const char *from,
-                  const char *to, unsigned flags, const struct limits *,
-                  struct err *);
-    int (*symlink)(struct provider *, const struct sandbox *,
-                   const char *target, const char *path, const struct limits *,
-                   struct err *);
-    /* At most size - 1 bytes and a NUL. */
-    int (*read_link)(struct provider *, const struct sandbox *,
-                     const char *path, const struct limits *, char *out,
-                     size_t size, struct err *);
-    /* `mask` of enum provider_attr; times to the nanosecond. */
-    int (*set_attr)(struct provider *, const struct sandbox *, const char *path,
-                    unsigned mask, const struct stat *, const struct limits *,
-                    struct err *);
-    /* Bytes read, 0 at the end. */
-    ssize_t (*read_at)(struct provider *, const struct sandbox *,
-                       const char *path, void *out, size_t size,
-                       uint64_t offset, const struct limits *, struct err *);
-    /* All bytes or an error. */
-    int (*write_at)(struct provider *, const struct sandbox *, const char *path,
-                    const void *data, size_t size, uint64_t offset,
-                    const struct limits *, struct err *);
-    int (*link)(struct provider *, const struct sandbox *, const char *from,
-                const char *to, const struct limits *, struct err *);
-    int (*statfs)(struct provider *, const struct sandbox *,
-                  const struct limits *, struct statvfs *out, struct err *);
-};
+typedef int provider_run_fn(struct provider *provider,
+                            const struct sandbox *sandbox,
+                            const struct provider_script *script,
+                            const struct limits *limits, struct buf *out,
+                            int *code, struct err *err);
+
+/**
+ * Reads a whole file of a running sandbox, on a way of its own.
+ *
+ * @param provider an open provider
+ * @param sandbox  which
+ * @param path     as in `struct provider_files`
+ * @param fd       written to, from its place on
+ * @param limits   deadline and token
+ * @param err      filled on failure
+ * @return 0 or a negative errno; one that is not certain is -EIO
+ */
+typedef int provider_read_file_fn(struct provider *provider,
+                                  const struct sandbox *sandbox,
+                                  const char *path, int fd,
+                                  const struct limits *limits, struct err *err);
+
+/** Replaces a whole file, or makes it; its directory exists. As
+ *  provider_read_file_fn, but that fd is read from its place to its end. */
+typedef provider_read_file_fn provider_write_file_fn;
 
 struct provider_ops {
     const char *name;
@@ -420,13 +403,18 @@ struct provider_ops {
     provider_exec_fn *exec;
 
     /* Optional. */
-    provider_life_fn *checkpoint; /* NULL: none is ever due. */
+    provider_life_fn *checkpoint; /* Of an engine that keeps its own, where
+                                   * there are no snapshots; NULL: none. */
     provider_signal_fn *signal;
     provider_limits_fn *limits; /* NULL: none are known. */
     provider_room_fn *room;     /* NULL: there is always room. */
     provider_changes_fn *changes;
+    const struct provider_snapshots *snapshots;
     provider_root_fn *root; /* One of root and files is set. */
     const struct provider_files *files;
+    provider_run_fn *run;             /* For core/files_over_exec, */
+    provider_read_file_fn *read_file; /* like these. */
+    provider_write_file_fn *write_file;
 };
 
 struct provider {
@@ -464,28 +452,12 @@ provider_status_fn provider_status MUST_USE;
 provider_exec_fn provider_exec MUST_USE;
 provider_signal_fn provider_signal MUST_USE;
 provider_root_fn provider_root MUST_USE;
+provider_run_fn provider_run MUST_USE;
+provider_read_file_fn provider_read_file MUST_USE;
+provider_write_file_fn provider_write_file MUST_USE;
 provider_changes_fn provider_changes MUST_USE;
 provider_limits_fn provider_limits MUST_USE; /* `{}` without the slot. */
 provider_room_fn provider_room MUST_USE;     /* 0 without the slot. */
-
-/**
- * Counts a call of `struct provider_files`, made by core/workspace_remote
- * alone. Waits for its turn where the provider is serial.
- *
- * @param provider an open provider
- */
-void provider_files_begin(struct provider *provider);
-/**
- * Ends such a call and counts its failure; -ENOENT, the answer to a lookup, is
- * none.
- *
- * @param provider as given to provider_files_begin()
- * @param rc       what the slot returned
- * @param err      filled here where the slot forgot to
- * @return rc
- */
-MUST_USE ssize_t provider_files_end(struct provider *provider, ssize_t rc,
-                                    struct err *err);
 
 /**
  * Tells the calls so far, for `stats`.

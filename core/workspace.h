@@ -19,7 +19,7 @@
 #ifndef SESSIONFS_WORKSPACE_H
 #define SESSIONFS_WORKSPACE_H
 
-#include "core/provider.h"
+#include "core/provider_files.h"
 
 #include <sys/types.h>
 

@@ -29,7 +29,7 @@ static void finish(struct making *making, int rc, const struct err *err)
 /* In a thread of the session, with its file lock. */
 static void make_text(void *arg)
 {
-    static const struct provider_span span = {.from = NULL, .to = NULL};
+    static const struct provider_span span = {.from = 0, .to = 0};
     struct making *making = arg;
     struct file *file = making->file;
     struct buf text = BUF_INIT(NODE_TEXT_MAX);

@@ -11,7 +11,7 @@
 
 #include "core/list.h"
 #include "core/mutex.h"
-#include "core/provider.h"
+#include "core/provider_files.h"
 
 enum {
     MEM_DATA_MOST = 256 * 1024 * 1024 /* Bytes of files in a sandbox. */

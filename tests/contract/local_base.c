@@ -101,7 +101,7 @@ static int add_change(void *arg, char kind, const char *path)
 void base_changes(struct bench *bench, struct bench_box *box,
                   const char *expect)
 {
-    static const struct provider_span span = {.from = NULL, .to = NULL};
+    static const struct provider_span span = {.from = 0, .to = 0};
     struct buf text = BUF_INIT(8 << 20);
     struct err err = ERR_INIT;
     int rc = provider_changes(bench->provider, &box->sandbox, &span,

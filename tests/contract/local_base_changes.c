@@ -116,7 +116,7 @@ static int count(void *arg, char kind, const char *path)
 /* Deeper than a path can be long. */
 static void a_deep_tree_is_told_whole(void **state)
 {
-    static const struct provider_span span = {.from = NULL, .to = NULL};
+    static const struct provider_span span = {.from = 0, .to = 0};
     struct bench *bench = *state;
     struct bench_box box;
     struct err err = ERR_INIT;
@@ -154,7 +154,7 @@ static void a_strange_name_is_told_as_it_is(void **state)
 
 static void another_state_is_not_there(void **state)
 {
-    static const struct provider_span span = {.from = NULL, .to = "1"};
+    static const struct provider_span span = {.from = 0, .to = 1};
     struct bench *bench = *state;
     struct bench_box box;
     struct err err = ERR_INIT;

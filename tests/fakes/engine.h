@@ -16,7 +16,7 @@
 #ifndef SESSIONFS_TESTS_ENGINE_H
 #define SESSIONFS_TESTS_ENGINE_H
 
-#include "core/provider.h"
+#include "core/provider_files.h"
 
 enum engine_slot {
     ENGINE_OPEN,
