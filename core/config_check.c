@@ -14,9 +14,6 @@ enum {
     WORDS_MAX = 1024,
 };
 
-/* The key whose directory users may narrow. */
-#define BASE_KEY "base"
-
 #define OPERATORS                                                              \
     "is the operator's: it is taken from profiles, or with -o trust=config"
 
@@ -77,7 +74,7 @@ static bool may_narrow(const struct config_rules *rules,
                        const struct config_key *key)
 {
     return rules->places->base && key->type == CONFIG_PATH &&
-           strcmp(key->name, BASE_KEY) == 0;
+           strcmp(key->name, CONFIG_BASE) == 0;
 }
 
 static bool is_path(const struct config_rules *rules,

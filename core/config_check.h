@@ -13,6 +13,10 @@
 
 struct buf;
 
+/* The key of the directory that a workspace starts from: of a provider that
+ * can do so. Users may narrow it. */
+#define CONFIG_BASE "base"
+
 /* Directories that paths in configs are compared with: absolute, without
  * links. */
 struct config_places {

@@ -250,4 +250,7 @@ bool exec_unwatch(struct exec *exec, struct exec_watch *watch);
  */
 void exec_cancel(struct exec *exec);
 
+/** @param session whose commands, running or queued, are all cancelled */
+void session_cancel_all(struct session *session);
+
 #endif

@@ -2,14 +2,21 @@
 #include "core/exec_request.h"
 
 #include "core/base64.h"
+#include "core/cleanup.h"
 #include "core/exec.h"
 #include "core/json.h"
+#include "core/json_bytes.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum {
+    /* Of a request whose texts are bytes, each of them an escape. */
+    PROPER_MAX = 12 * EXEC_REQUEST_MAX
+};
 
 static int no_memory(struct err *err)
 {
@@ -23,25 +30,34 @@ static int not_added(int rc, const char *what, struct err *err)
                         : no_memory(err);
 }
 
-/* Takes a text that is no longer than a C string. */
-static int take_string(const char *what, const struct js *value,
-                       const char **out, struct err *err)
+/* Takes a text, whatever bytes it is made of, as a string. */
+static int take_string(const char *what, const struct js *value, char **out,
+                       struct err *err)
 {
+    struct buf bytes = BUF_INIT(EXEC_REQUEST_MAX);
+    const char *text;
     size_t size;
 
     if (js_type(value) != JS_TEXT) {
         return err_set(err, EINVAL, "%s must be a string", what);
     }
-    *out = js_bytes(value, &size);
-    return strlen(*out) == size
-               ? 0
-               : err_set(err, EINVAL, "%s holds a NUL byte", what);
+    text = js_bytes(value, &size);
+    if (js_bytes_take(text, size, &bytes) < 0 || buf_add(&bytes, "", 0) < 0) {
+        buf_done(&bytes);
+        return no_memory(err);
+    }
+    if (strlen(bytes.data) != bytes.size) {
+        buf_done(&bytes);
+        return err_set(err, EINVAL, "%s holds a NUL byte", what);
+    }
+    *out = bytes.data;
+    return 0;
 }
 
 static int read_command(struct exec_request *request, const struct js *value,
                         struct err *err)
 {
-    const char *text;
+    AUTO_FREE char *text = NULL;
     int rc = take_string("'command'", value, &text, err);
 
     if (rc < 0) {
@@ -90,17 +106,14 @@ static int add_word(void *arg, const char *key, const struct js *value,
 {
     struct strings *strings = arg;
     struct buf *text = &strings->request->text;
-    const char *word;
+    char *word = NULL;
     int rc = take_string("each of 'argv'", value, &word, err);
 
     (void)key;
     if (rc < 0) {
         return rc;
     }
-    strings->list[strings->count] = strdup(word);
-    if (!strings->list[strings->count]) {
-        return no_memory(err);
-    }
+    strings->list[strings->count] = word;
     if (strings->count++) {
         rc = buf_add(text, " ", 1);
     }
@@ -142,17 +155,15 @@ static int read_argv(struct exec_request *request, const struct js *value,
 static int read_cwd(struct exec_request *request, const struct js *value,
                     struct err *err)
 {
-    const char *text;
-    int rc = take_string("'cwd'", value, &text, err);
+    int rc = take_string("'cwd'", value, &request->cwd, err);
 
     if (rc < 0) {
         return rc;
     }
-    if (text[0] == '\0' || strlen(text) >= PATH_MAX) {
+    if (request->cwd[0] == '\0' || strlen(request->cwd) >= PATH_MAX) {
         return err_set(err, EINVAL, "'cwd' is empty or too long");
     }
-    request->cwd = strdup(text);
-    return request->cwd ? 0 : no_memory(err);
+    return 0;
 }
 
 static bool is_name(const char *text)
@@ -169,7 +180,7 @@ static int add_assignment(void *arg, const char *key, const struct js *value,
 {
     struct strings *strings = arg;
     struct buf text = BUF_INIT(EXEC_REQUEST_MAX);
-    const char *word;
+    AUTO_FREE char *word = NULL;
     int rc;
 
     if (!is_name(key)) {
@@ -227,7 +238,7 @@ static int read_stdin(struct exec_request *request, const struct js *value,
         return rc;
     }
     data = js_bytes(value, &size);
-    return buf_add(&request->input, data, size) < 0 ? no_memory(err) : 0;
+    return js_bytes_take(data, size, &request->input) < 0 ? no_memory(err) : 0;
 }
 
 static int read_stdin_base64(struct exec_request *request,
@@ -264,7 +275,7 @@ static int read_timeout(struct exec_request *request, const struct js *value,
 static int read_mode(struct exec_request *request, const struct js *value,
                      struct err *err)
 {
-    const char *name = NULL;
+    AUTO_FREE char *name = NULL;
     int rc = take_string("'output_mode'", value, &name, err);
 
     if (rc < 0) {
@@ -277,14 +288,26 @@ static int read_mode(struct exec_request *request, const struct js *value,
                          "normal, verbose and full");
 }
 
+static int take_bool(const char *what, const struct js *value, bool *out,
+                     struct err *err)
+{
+    if (js_type(value) != JS_BOOL) {
+        return err_set(err, EINVAL, "%s must be true or false", what);
+    }
+    *out = js_bool(value);
+    return 0;
+}
+
 static int read_background(struct exec_request *request, const struct js *value,
                            struct err *err)
 {
-    if (js_type(value) != JS_BOOL) {
-        return err_set(err, EINVAL, "'background' must be true or false");
-    }
-    request->background = js_bool(value);
-    return 0;
+    return take_bool("'background'", value, &request->background, err);
+}
+
+static int read_discard(struct exec_request *request, const struct js *value,
+                        struct err *err)
+{
+    return take_bool("'discard_output'", value, &request->discard, err);
 }
 
 static const struct {
@@ -301,6 +324,7 @@ static const struct {
     {"timeout_ms", read_timeout},
     {"output_mode", read_mode},
     {"background", read_background},
+    {"discard_output", read_discard},
 };
 
 static int read_member(void *arg, const char *key, const struct js *value,
@@ -335,12 +359,24 @@ static int read_all(struct exec_request *request, const struct js *js,
     return js_each(js, read_member, request, err);
 }
 
+static int parse(const char *json, size_t size, struct js **out,
+                 struct err *err)
+{
+    struct buf proper = BUF_INIT(PROPER_MAX);
+    int rc = js_bytes_read(json, size, &proper);
+
+    rc = rc < 0 ? no_memory(err)
+                : js_parse(buf_str(&proper), proper.size, out, err);
+    buf_done(&proper);
+    return rc;
+}
+
 int exec_request_parse(const char *json, size_t size, struct exec_request *out,
                        struct err *err)
 {
     struct exec_request request = {.mode = SHAPE_AUTO};
     struct js *js = NULL;
-    int rc = js_parse(json, size, &js, err);
+    int rc = parse(json, size, &js, err);
 
     if (rc < 0) {
         return rc;

@@ -9,6 +9,9 @@
  *     timeout_ms       1 … EXEC_TIMEOUT_MAX, from the command's start
  *     output_mode      a mode of exec_shape
  *     background       true: the queue and the writer do not wait for its end
+ *     discard_output   true: what it writes is not kept
+ *
+ * Texts are bytes, as core/json_bytes.h has them.
  */
 #ifndef SESSIONFS_EXEC_REQUEST_H
 #define SESSIONFS_EXEC_REQUEST_H
@@ -30,6 +33,7 @@ struct exec_request {
     int64_t timeout_ms; /* 0: none. */
     enum shape_mode mode;
     bool background;
+    bool discard; /* Its output. */
 };
 
 /**

@@ -47,11 +47,14 @@ static void sink_output(void *arg, enum command_stream stream, const void *data,
     struct exec *exec = arg;
     struct err err = ERR_INIT;
 
+    session_touch(exec->job.session);
+    if (exec->discard) {
+        return;
+    }
     if (exec_log_append(exec->log, stream, data, size, &err) < 0 &&
         !exec->exited && !exec->log_err.code) {
         exec->log_err = err;
     }
-    session_touch(exec->job.session);
     exec_wake(exec);
     session_news(exec->job.session);
 }
@@ -195,6 +198,7 @@ static int load_request(struct exec *exec, struct exec_request *out,
         }
     }
     buf_done(&json);
+    exec->discard = rc == 0 && out->discard;
     return rc;
 }
 

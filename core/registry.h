@@ -158,6 +158,29 @@ MUST_USE int registry_new(struct registry *registry, const char *text,
                           char id[SESSION_ID_SIZE], struct err *err);
 
 /**
+ * Makes a session by a profile, for the operator, who may say where its
+ * workspace starts from.
+ *
+ * @param registry the registry
+ * @param profile  its name
+ * @param id       the session's
+ * @param base     an absolute directory of this machine, unless the profile
+ *                 names one; NULL: none
+ * @param caller   who asks
+ * @param lacks    on success, whether the engine can start from no directory,
+ *                 so that base means nothing to it
+ * @param out      the session with a reference, on success
+ * @param err      filled on failure
+ * @return 0, -EINVAL, -ENOENT for an unknown profile, -ENODEV for an unknown
+ *         provider, -EEXIST, -ENOSPC, -EIO, or what the file system said of
+ *         base
+ */
+MUST_USE int registry_new_by(struct registry *registry, const char *profile,
+                             const char *id, const char *base,
+                             const struct caller *caller, bool *lacks,
+                             struct session **out, struct err *err);
+
+/**
  * Finds a session by its id.
  *
  * @param registry the registry
@@ -167,6 +190,18 @@ MUST_USE int registry_new(struct registry *registry, const char *text,
  * @return 0 or -ENOENT
  */
 MUST_USE int registry_find(struct registry *registry, const char *id,
+                           struct session **out, struct err *err);
+
+/**
+ * Loads a session by its number.
+ *
+ * @param registry the registry
+ * @param number   any
+ * @param out      the session with a reference, on success
+ * @param err      filled on failure
+ * @return 0 or -ENOENT
+ */
+MUST_USE int registry_load(struct registry *registry, uint64_t number,
                            struct session **out, struct err *err);
 
 /**

@@ -1,4 +1,5 @@
 /* Sessions by a write to `new`. See registry.h. */
+#include "core/buf.h"
 #include "core/cleanup.h"
 #include "core/json.h"
 #include "core/registry_priv.h"
@@ -27,7 +28,8 @@ static int random_id(char id[SESSION_ID_SIZE], struct err *err)
     return 0;
 }
 
-/* What was asked for. */
+/* ---- What was asked for ---- */
+
 struct request {
     char id[SESSION_ID_SIZE]; /* "": any. */
     struct config config;
@@ -179,6 +181,76 @@ int registry_new(struct registry *registry, const char *text, size_t size,
     }
     if (rc == 0) {
         memcpy(id, request.id, sizeof(request.id));
+    }
+    return rc;
+}
+
+/* ---- By the operator ---- */
+
+static bool has_base(const struct provider_ops *ops)
+{
+    const struct config_key *key = ops ? ops->keys : NULL;
+
+    while (key && key->name && strcmp(key->name, CONFIG_BASE) != 0) {
+        key++;
+    }
+    return key && key->name;
+}
+
+/* Writes a base into a provider_config that has none. */
+static int set_base(struct config *config, const char *base, struct err *err)
+{
+    struct buf text = BUF_INIT(CONFIG_TEXT_MAX);
+    struct js *js = NULL;
+    int rc = js_parse(config->provider_config, strlen(config->provider_config),
+                      &js, err);
+    bool set = rc == 0 && !js_text(js, CONFIG_BASE);
+
+    if (set) {
+        js_set_bytes(js, CONFIG_BASE, base, strlen(base));
+        rc = js_write(js, &text);
+        rc = rc < 0 ? err_set(err, -rc, "the base cannot be set") : 0;
+    }
+    if (set && rc == 0) {
+        free(config->provider_config);
+        config->provider_config = TAKE_PTR(text.data);
+    }
+    js_free(js);
+    buf_done(&text);
+    return rc;
+}
+
+static int add_by(struct registry *registry, const char *id, const char *base,
+                  struct config *config, const struct caller *caller,
+                  bool *lacks, struct session **out, struct err *err)
+{
+    int rc = 0;
+
+    *lacks = base && !has_base(registry_ops(registry, config->provider));
+    if (base && !*lacks) {
+        rc = set_base(config, base, err);
+    }
+    if (rc == 0) {
+        rc = registry_check(registry, config, NULL, err);
+    }
+    return rc < 0 ? rc : registry_add(registry, id, config, caller, out, err);
+}
+
+int registry_new_by(struct registry *registry, const char *profile,
+                    const char *id, const char *base,
+                    const struct caller *caller, bool *lacks,
+                    struct session **out, struct err *err)
+{
+    struct request request = {.id = ""};
+    int rc = set_id(&request, id, strlen(id), err);
+
+    if (rc == 0) {
+        rc = take_profile(registry, profile, &request, err);
+    }
+    if (rc == 0) {
+        rc = add_by(registry, id, base, &request.config, caller, lacks, out,
+                    err);
+        config_done(&request.config);
     }
     return rc;
 }

@@ -96,9 +96,6 @@ MUST_USE int registry_add(struct registry *registry, const char *id,
                           const struct caller *caller, struct session **out,
                           struct err *err);
 
-/* Loads a session by its number, with a reference. */
-MUST_USE int registry_load(struct registry *registry, uint64_t number,
-                           struct session **out, struct err *err);
 /* Calls a function with each session whose record has a status. */
 MUST_USE int registry_each_with(struct registry *registry,
                                 enum session_status status,

@@ -174,8 +174,6 @@ void session_pump(struct session *session) EXCLUDES(session->lock);
 /* Takes a job out that has not begun; false when it has. */
 bool session_unqueue(struct session *session, struct job *job)
     EXCLUDES(session->lock);
-/* Cancels every command that runs or waits. */
-void session_cancel_all(struct session *session) EXCLUDES(session->lock);
 /* The current job has ended; the queue goes on. */
 void session_job_over(struct session *session) EXCLUDES(session->lock);
 /* One more command runs beside the queue, until session_background_over(). */

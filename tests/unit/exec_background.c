@@ -223,7 +223,8 @@ static void a_long_answer_is_always_the_right_one(void **state)
 static void a_request_is_read_in_all_its_members(void **state)
 {
     static const char json[] =
-        "{\"argv\": [\"a\", \"b c\", \"\", \"it's\"], \"cwd\": \"x\", "
+        "{\"argv\": [\"a\", \"b c\", \"\", \"it's\", \"\\udcff\"], "
+        "\"cwd\": \"x\", \"discard_output\": true, "
         "\"env\": {\"A\": \"1 2\", \"_b\": \"\"}, \"stdin\": \"i\\u0000\", "
         "\"timeout_ms\": 7, \"output_mode\": \"full\", \"background\": true}";
     struct exec_request request;
@@ -231,9 +232,12 @@ static void a_request_is_read_in_all_its_members(void **state)
 
     (void)state;
     assert_int_equal(exec_request_parse(json, strlen(json), &request, &err), 0);
-    assert_string_equal(buf_str(&request.text), "a 'b c' '' 'it'\\''s'\n");
+    assert_string_equal(buf_str(&request.text),
+                        "a 'b c' '' 'it'\\''s' '\377'\n");
     assert_string_equal(request.argv[3], "it's");
-    assert_null(request.argv[4]);
+    assert_string_equal(request.argv[4], "\377");
+    assert_null(request.argv[5]);
+    assert_true(request.discard);
     assert_string_equal(request.cwd, "x");
     assert_string_equal(request.env[0], "A=1 2");
     assert_string_equal(request.env[1], "_b=");
@@ -245,6 +249,24 @@ static void a_request_is_read_in_all_its_members(void **state)
     assert_int_equal(request.mode, SHAPE_FULL);
     assert_true(request.background);
     exec_request_done(&request);
+}
+
+static void output_that_nobody_wants_is_not_kept(void **state)
+{
+    static const char json[] =
+        "{\"command\": \"o:hi\", \"discard_output\": true}";
+    struct session *session = fixture_create(*state, "a");
+    struct exec *exec = NULL;
+    struct exec_info info;
+    struct err err = ERR_INIT;
+
+    assert_int_equal(
+        exec_submit_json(session, json, strlen(json), &me, &exec, &err), 0);
+    fixture_wait_exec(exec, &info);
+    assert_int_equal(info.status, EXEC_EXITED);
+    assert_int_equal(exec_size(exec, EXEC_OUTPUT), 0);
+    exec_unref(exec);
+    session_unref(session);
 }
 
 /* The text of argv ends with a newline, for which there must be room too. */
@@ -287,6 +309,7 @@ int main(void)
         T(a_signal_needs_a_running_command_and_an_engine_that_can),
         T(an_answer_tells_the_end),
         T(a_long_answer_is_always_the_right_one),
+        T(output_that_nobody_wants_is_not_kept),
         cmocka_unit_test(a_request_is_read_in_all_its_members),
         cmocka_unit_test(an_argv_of_a_byte_too_much_is_too_long),
     };
