@@ -328,6 +328,11 @@ void ws_close(struct ws_file *file)
     }
 }
 
+int ws_writers(struct workspace *ws, ws_writer_fn *fn, void *arg)
+{
+    return ws->ops->writers ? ws->ops->writers(ws, fn, arg) : 0;
+}
+
 int ws_opendir(struct ws_node *node, const struct ws_ctx *ctx,
                struct ws_dir **out, struct err *err)
 {

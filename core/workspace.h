@@ -171,6 +171,22 @@ MUST_USE ssize_t ws_copy_range(struct ws_file *in, off_t in_offset,
 int ws_file_fd(const struct ws_file *file);
 void ws_close(struct ws_file *file);
 
+/** @param arg the caller's @param path bytes, relative to the workspace
+ *  @return 0, or an error that ends the telling */
+typedef int ws_writer_fn(void *arg, const char *path);
+/**
+ * Tells which files are open for writing, each once for every handle: their
+ * data may change at any time, and what is stored through a mapping moves no
+ * times. One that was removed is told by its last name, one whose place is not
+ * known is left out.
+ *
+ * @param ws  a tree
+ * @param fn  called with no lock held
+ * @param arg given to fn
+ * @return 0, -ENOMEM, or what fn said
+ */
+MUST_USE int ws_writers(struct workspace *ws, ws_writer_fn *fn, void *arg);
+
 MUST_USE int ws_opendir(struct ws_node *node, const struct ws_ctx *ctx,
                         struct ws_dir **out, struct err *err);
 /**

@@ -80,6 +80,7 @@ static const struct workspace_ops direct_ops = {
     .copy_range = direct_copy_range,
     .file_fd = direct_file_fd,
     .close = direct_close,
+    .writers = direct_writers,
     .opendir = direct_opendir,
     .readdir = direct_readdir,
     .fsyncdir = direct_fsyncdir,
@@ -112,6 +113,7 @@ static int init_root(struct direct *d, int root_fd, struct err *err)
     d->root.fd = -1;
     d->root.base.ino = ws_ino_shown(d->number, attr.st_ino);
     list_init(&d->root.lru);
+    list_init(&d->writers);
     return 0;
 }
 

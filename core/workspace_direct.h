@@ -61,12 +61,14 @@ struct direct {
     struct direct_node **buckets;
     size_t n_buckets; /* A power of two. */
     size_t n_nodes;
-    uint64_t serials; /* Given to nodes so far. */
+    uint64_t serials;    /* Given to nodes so far. */
+    struct list writers; /* Of struct direct_file: open for writing. */
 };
 
 struct direct_file {
     struct ws_file base; /* First. */
     int fd;
+    struct list writing; /* In the tree's writers; by its lock. */
 };
 
 /** @param ws a direct tree @return its object */
@@ -244,6 +246,18 @@ MUST_USE int direct_node_link_depth(struct direct_node *node, unsigned *depth,
  */
 MUST_USE int direct_node_open_place(struct direct_node *node);
 
+/**
+ * The path of a node, as far as it is known.
+ *
+ * @param d    the tree, whose lock is held
+ * @param node of it
+ * @param out  the path, the caller's to free, on success
+ * @return 0, -ESTALE when its place is not known, -ENOMEM
+ */
+MUST_USE int direct_node_path_locked(const struct direct *d,
+                                     const struct direct_node *node,
+                                     char **out);
+
 /* ---- Slots ---- */
 
 void direct_node_unhash(struct ws_node *node);
@@ -300,18 +314,20 @@ ssize_t direct_copy_range(struct ws_file *in, off_t in_offset,
                           const struct ws_ctx *ctx, struct err *err);
 int direct_file_fd(const struct ws_file *file);
 void direct_close(struct ws_file *file);
+int direct_writers(struct workspace *ws, ws_writer_fn *fn, void *arg);
 
 /**
  * Makes the object of an open file.
  *
  * @param node its node; a reference is taken on success
  * @param fd   taken on success
+ * @param flags of open(2)
  * @param out  the file, on success
  * @param err  filled on failure
  * @return 0 or -ENOMEM
  */
-MUST_USE int direct_file_new(struct ws_node *node, int fd, struct ws_file **out,
-                             struct err *err);
+MUST_USE int direct_file_new(struct ws_node *node, int fd, int flags,
+                             struct ws_file **out, struct err *err);
 /** @param flags of open(2) @return those that the backing file is opened with
  */
 int direct_open_flags(int flags);

@@ -4,6 +4,10 @@
 #include "core/cleanup.h"
 
 #include <errno.h>
+#include <linux/limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 static struct direct_file *file_of(struct ws_file *file)
 {
@@ -25,8 +29,108 @@ int direct_open_flags(int flags)
            O_CLOEXEC;
 }
 
-int direct_file_new(struct ws_node *node, int fd, struct ws_file **out,
-                    struct err *err)
+static void note_writer(struct direct_file *file, int flags)
+{
+    struct direct *d = direct_of(file->base.node->tree);
+
+    list_init(&file->writing);
+    if ((flags & O_ACCMODE) != O_RDONLY) {
+        mutex_lock(&d->base.lock);
+        list_add(&d->writers, &file->writing);
+        mutex_unlock(&d->base.lock);
+    }
+}
+
+static void forget_writer(struct direct_file *file)
+{
+    struct direct *d = direct_of(file->base.node->tree);
+
+    if (!list_empty(&file->writing)) { /* Changed by the file's end only. */
+        mutex_lock(&d->base.lock);
+        list_remove(&file->writing);
+        mutex_unlock(&d->base.lock);
+    }
+}
+
+/*
+ * The path of an open file as the kernel knows it, which the sandbox's own
+ * renames change too; NULL where it does not know, or no memory.
+ */
+static char *kernel_path(const struct direct *d, int fd)
+{
+    static const char gone[] = " (deleted)";
+    char root[PATH_MAX], path[PATH_MAX];
+    ssize_t top = readlink(direct_proc(d->dir_fd).text, root, sizeof(root));
+    ssize_t len = readlink(direct_proc(fd).text, path, sizeof(path) - 1);
+    const char *end;
+
+    if (top == 1) {
+        top = 0; /* The root of a mount: "/" ends with what follows it. */
+    }
+    if (top < 0 || len <= top + 1 || len >= (ssize_t)sizeof(path) - 1 ||
+        memcmp(root, path, (size_t)top) != 0 || path[top] != '/') {
+        return NULL;
+    }
+    path[len] = '\0';
+    end = path + len - (sizeof(gone) - 1);
+    return end > path && strcmp(end, gone) == 0 ? NULL : strdup(path + top + 1);
+}
+
+/* The path of a writer; the tree's lock is held. */
+static int writer_path(const struct direct *d, const struct direct_file *file,
+                       char **out)
+{
+    *out = kernel_path(d, file->fd);
+    return *out ? 0
+                : direct_node_path_locked(d, direct_node_of(file->base.node),
+                                          out);
+}
+
+/* The paths of all writers; as many as there is memory for. */
+static char **list_writers(struct direct *d, size_t *count, int *rc)
+{
+    char **paths = NULL;
+    size_t n = 0;
+
+    *count = 0;
+    mutex_lock(&d->base.lock);
+    list_each(at, &d->writers)
+    {
+        n++;
+    }
+    paths = calloc(n + 1, sizeof(*paths));
+    *rc = paths ? 0 : -ENOMEM;
+    list_each(at, &d->writers)
+    {
+        const struct direct_file *file =
+            container_of(at, struct direct_file, writing);
+
+        if (*rc == 0) {
+            *rc = writer_path(d, file, &paths[*count]);
+            *count += *rc == 0;
+            *rc = *rc == -ESTALE ? 0 : *rc;
+        }
+    }
+    mutex_unlock(&d->base.lock);
+    return paths;
+}
+
+int direct_writers(struct workspace *ws, ws_writer_fn *fn, void *arg)
+{
+    size_t count;
+    int rc;
+    char **paths = list_writers(direct_of(ws), &count, &rc);
+
+    for (size_t i = 0; i < count; i++) {
+        rc = rc == 0 ? fn(arg, paths[i]) : rc;
+        free(paths[i]);
+    }
+    free(paths);
+    return rc;
+}
+
+int direct_file_new(struct ws_node *node, int fd, int flags,
+                    struct ws_file **out, struct err *err)
 {
     struct direct_file *file = calloc(1, sizeof(*file));
     int rc;
@@ -43,6 +147,7 @@ int direct_file_new(struct ws_node *node, int fd, struct ws_file **out,
     }
     file->base.node = ws_node_ref(node);
     file->fd = fd;
+    note_writer(file, flags);
     *out = &file->base;
     return 0;
 }
@@ -51,6 +156,7 @@ void direct_close(struct ws_file *base)
 {
     struct direct_file *file = file_of(base);
 
+    forget_writer(file);
     (void)close(file->fd);
     direct_fd_put(direct_node_of(base->node));
     free(file);
@@ -92,7 +198,7 @@ int direct_open(struct ws_node *base, int flags, const struct ws_ctx *ctx,
         rc = direct_truncate(fd, 0, ctx, err);
     }
     if (rc == 0) {
-        rc = direct_file_new(base, fd, out, err);
+        rc = direct_file_new(base, fd, flags, out, err);
     }
     if (rc == 0) {
         (void)TAKE_FD(fd);

@@ -297,8 +297,9 @@ int direct_symlink(const struct ws_place *place, const char *target,
 }
 
 /* Makes the node and the open file of a new file's fd, which is taken. */
-static int adopt(const struct maker *maker, int made, struct ws_node **node,
-                 struct ws_file **file, struct stat *attr, struct err *err)
+static int adopt(const struct maker *maker, int made, int flags,
+                 struct ws_node **node, struct ws_file **file,
+                 struct stat *attr, struct err *err)
 {
     AUTO_FD int fd = made;
     int path_fd = open(direct_proc(fd).text, O_PATH | O_CLOEXEC);
@@ -313,7 +314,7 @@ static int adopt(const struct maker *maker, int made, struct ws_node **node,
     if (rc < 0) {
         return rc;
     }
-    rc = direct_file_new(met, fd, file, err);
+    rc = direct_file_new(met, fd, flags, file, err);
     if (rc < 0) {
         ws_node_unref(met);
         return rc;
@@ -349,7 +350,7 @@ static int create_new(const struct maker *maker, int flags,
         (void)close(fd);
         return rc;
     }
-    return adopt(maker, fd, node, file, attr, err);
+    return adopt(maker, fd, flags, node, file, attr, err);
 }
 
 static int create_old(const struct maker *maker, int flags,

@@ -5,6 +5,7 @@
 #include "core/path.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -288,6 +289,42 @@ int direct_node_link_depth(struct direct_node *node, unsigned *depth,
     *depth = n;
     *ups = sure;
     return 0;
+}
+
+/* Puts a name before a path. */
+static int prepend(char **path, const char *name)
+{
+    char *longer = NULL;
+
+    if (!name) {
+        return -ESTALE;
+    }
+    if (asprintf(&longer, "%s%s%s", name, *path ? "/" : "",
+                 *path ? *path : "") < 0) {
+        return -ENOMEM;
+    }
+    free(*path);
+    *path = longer;
+    return 0;
+}
+
+int direct_node_path_locked(const struct direct *d,
+                            const struct direct_node *node, char **out)
+{
+    AUTO_FREE char *path = NULL;
+    int rc = 0;
+
+    for (unsigned n = 0; rc == 0 && node && node != &d->root; n++) {
+        rc = n < DEPTH_MOST ? prepend(&path, node->name) : -ESTALE;
+        node = parent_of(d, node);
+    }
+    if (rc == 0 && (!node || !path)) {
+        rc = -ESTALE;
+    }
+    if (rc == 0) {
+        *out = TAKE_PTR(path);
+    }
+    return rc;
 }
 
 /* The names on the way to a node from the nearest one that has an fd. */

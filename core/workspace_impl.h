@@ -101,6 +101,8 @@ struct workspace_ops {
                           const struct ws_ctx *, struct err *);
     int (*file_fd)(const struct ws_file *);
     void (*close)(struct ws_file *);
+    /* NULL: nothing is written but through us. */
+    int (*writers)(struct workspace *, ws_writer_fn *, void *arg);
 
     int (*opendir)(struct ws_node *, const struct ws_ctx *, struct ws_dir **,
                    struct err *);

@@ -1,6 +1,8 @@
 /* The tree over a directory: the shared cases, owners, and hostile trees. */
 #include "core/workspace_direct.h"
 
+#include "core/buf.h"
+
 #include "tests/unit/workspace_fixture.h"
 
 #include <errno.h>
@@ -231,6 +233,53 @@ static void an_unlinked_open_file_stays(void **state)
     ws_node_unref(node);
 }
 
+/* Puts a path into a list of lines. */
+static int add_line(void *arg, const char *path)
+{
+    return buf_printf(arg, "%s\n", path);
+}
+
+static void writers_are(struct fixture *fx, const char *want)
+{
+    struct buf lines = BUF_INIT(4096);
+
+    assert_int_equal(ws_writers(fx->ws, add_line, &lines), 0);
+    assert_string_equal(buf_str(&lines), want);
+    buf_done(&lines);
+}
+
+static int refuse(void *arg, const char *path)
+{
+    (void)arg;
+    (void)path;
+    return -ECANCELED;
+}
+
+static void files_that_are_open_for_writing_are_told(void **state)
+{
+    struct fixture *fx = *state;
+    struct ws_file *files[3];
+
+    fixture_mkdir(fx, "d");
+    fixture_write(fx, "d/f", "text");
+    fixture_write(fx, "g", "text");
+    writers_are(fx, "");
+    files[0] = fixture_open(fx, "d/f", O_RDONLY);
+    files[1] = fixture_open(fx, "d/f", O_WRONLY);
+    files[2] = fixture_open(fx, "g", O_RDWR);
+    writers_are(fx, "d/f\ng\n");
+    assert_int_equal(fixture_rename(fx, "d", "e", 0), 0);
+    writers_are(fx, "e/f\ng\n");
+    assert_int_equal(fixture_unlink(fx, "g"), 0);
+    writers_are(fx, "e/f\ng\n");
+    assert_int_equal(ws_writers(fx->ws, refuse, NULL), -ECANCELED);
+    ws_close(files[1]);
+    writers_are(fx, "g\n");
+    ws_close(files[0]);
+    ws_close(files[2]);
+    writers_are(fx, "");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -241,6 +290,7 @@ int main(void)
         FIXTURE_DIRECT(user_xattrs_work_and_others_do_not),
         FIXTURE_DIRECT(a_range_is_copied_and_space_is_reserved),
         FIXTURE_DIRECT_BOTH(an_unlinked_open_file_stays),
+        FIXTURE_DIRECT(files_that_are_open_for_writing_are_told),
     };
     int failed;
 
