@@ -49,6 +49,7 @@ struct exec_info {
     struct err err;     /* Why it failed; empty else. */
     enum shape_mode mode;
     bool background;    /* It does not hold up the queue. */
+    bool init;          /* Of the config's init commands. */
     int64_t process_id; /* In the engine's terms; 0: not known. */
 };
 

@@ -37,6 +37,20 @@ static int save_end(struct exec *exec, const struct exec_info *info,
     return rc;
 }
 
+/* No later daemon need learn how it ended. */
+static void settle(struct exec *exec)
+{
+    struct session *session = exec->job.session;
+    struct provider *provider;
+
+    mutex_lock(&session->lock);
+    provider = session->provider;
+    mutex_unlock(&session->lock);
+    if (provider && !registry_engines_closed(session->registry)) {
+        provider_settled(provider, session->number, exec->n);
+    }
+}
+
 /* Its object stays until the end is recorded after all: it is not forgotten
  * what came of the command, and no later daemon calls it lost. */
 static void keep_unsaved(struct exec *exec)
@@ -83,6 +97,9 @@ void exec_save_late(struct session *session, bool last)
 
         exec_info(exec, &info);
         rc = save_end(exec, &info, &err);
+        if (rc == 0 && !last) {
+            settle(exec);
+        }
         if (rc < 0 && !last && !session_gone(session)) {
             keep_unsaved(exec);
             exec_unref(exec);
@@ -140,6 +157,7 @@ static void end(struct exec *exec, struct exec_info *info, bool ran,
     }
     publish_end(exec, info);
     if (saved) {
+        settle(exec);
         exec_save_late(session, false);
         exec_retire(session, exec->n);
     } else {

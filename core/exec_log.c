@@ -206,6 +206,34 @@ int exec_log_append(struct exec_log *log, enum command_stream stream,
     return 0;
 }
 
+ssize_t exec_log_take(struct exec_log *log, enum command_stream stream,
+                      int pipe, size_t most)
+{
+    struct extent extent;
+    off_t at;
+    ssize_t n;
+
+    mutex_lock(&log->lock);
+    extent = log->extent;
+    mutex_unlock(&log->lock);
+    if (log->broken || !has_room(log->log_fd, most) ||
+        announce(log, stream, &extent) < 0) {
+        return -EINVAL; /* Appending says what is wrong. */
+    }
+    at = (off_t)extent.size;
+    n = splice(pipe, NULL, log->log_fd, &at, most, SPLICE_F_NONBLOCK);
+    if (n > 0) {
+        extent.size += (uint64_t)n;
+        extent.out += stream == COMMAND_STDOUT ? (uint64_t)n : 0;
+    } else if (n < 0) {
+        n = errno == EAGAIN || errno == EINTR ? -EAGAIN : -EINVAL;
+    }
+    mutex_lock(&log->lock);
+    log->extent = extent;
+    mutex_unlock(&log->lock);
+    return n;
+}
+
 static uint64_t place_of(const struct record *record)
 {
     return record->place >> 1;
@@ -230,7 +258,8 @@ static int read_records(int fd, uint64_t first, size_t count,
 }
 
 /* Finds what an earlier daemon left. Missing files are an empty output. */
-static struct extent find_extent(const struct exec_log *log)
+static struct extent find_extent(const struct exec_log *log,
+                                 enum command_stream *stream)
 {
     AUTO_FD int log_fd = open_part(log, ".log", O_RDONLY);
     AUTO_FD int idx_fd = open_part(log, ".idx", O_RDONLY);
@@ -253,16 +282,37 @@ static struct extent find_extent(const struct exec_log *log)
         extent.records--;
     }
     extent.out = last.before;
+    *stream = stream_of(&last);
     if (extent.records && stream_of(&last) == COMMAND_STDOUT) {
         extent.out += extent.size - place_of(&last);
     }
     return extent;
 }
 
+int exec_log_continue(struct exec_log *log, struct err *err)
+{
+    AUTO_FD int log_fd = open_part(log, ".log", O_RDWR | O_CREAT);
+    AUTO_FD int idx_fd =
+        log_fd < 0 ? -1 : open_part(log, ".idx", O_RDWR | O_CREAT);
+
+    if (idx_fd < 0) {
+        return err_errno(err, "open the output files");
+    }
+    log->log_fd = TAKE_FD(log_fd);
+    log->idx_fd = TAKE_FD(idx_fd);
+    mutex_lock(&log->lock);
+    log->extent = find_extent(log, &log->last);
+    log->loaded = true;
+    mutex_unlock(&log->lock);
+    return 0;
+}
+
 static struct extent extent_locked(struct exec_log *log) REQUIRES(log->lock)
 {
+    enum command_stream ignored;
+
     if (!log->loaded) {
-        log->extent = find_extent(log);
+        log->extent = find_extent(log, &ignored);
         log->loaded = true;
     }
     return log->extent;

@@ -38,6 +38,29 @@ void exec_log_free(struct exec_log *log);
  */
 MUST_USE int exec_log_start(struct exec_log *log, struct err *err);
 
+/**
+ * Opens the files that an earlier daemon has made, for appending.
+ *
+ * @param log the log
+ * @param err filled on failure
+ * @return 0 or a negative errno
+ */
+MUST_USE int exec_log_continue(struct exec_log *log, struct err *err);
+
+/**
+ * Appends output out of a pipe: it is in either of them, and never in both,
+ * whenever this process should die.
+ *
+ * @param log    started
+ * @param stream which
+ * @param pipe   its reading end, not blocking; something is in it
+ * @param most   bytes
+ * @return how many were moved, -EAGAIN, or -EINVAL where it must be read, for
+ *         one reason or another, and given to exec_log_append()
+ */
+MUST_USE ssize_t exec_log_take(struct exec_log *log, enum command_stream stream,
+                               int pipe, size_t most);
+
 /** @param log one to which nothing will be appended any more */
 void exec_log_stop(struct exec_log *log);
 

@@ -69,6 +69,11 @@ MUST_USE int exec_add_init(struct session *session, const char *script,
 
 /* ---- exec_run.c: in the life thread only ---- */
 
+/* Where a command's life goes; `arg` is the command. */
+extern const struct command_sink exec_sink;
+/* How long it may run, by its request and config; 0: for ever. */
+MUST_USE int exec_timeout(struct exec *exec, int64_t *out, struct err *err);
+
 /* Runs a command that is its session's current job. It ends later with
  * session_job_over(). */
 void exec_run(struct exec *exec);

@@ -59,6 +59,20 @@ static void sink_output(void *arg, enum command_stream stream, const void *data,
     session_news(exec->job.session);
 }
 
+static ssize_t sink_take(void *arg, enum command_stream stream, int pipe,
+                         size_t most)
+{
+    struct exec *exec = arg;
+    ssize_t n = exec_log_take(exec->log, stream, pipe, most);
+
+    if (n > 0) {
+        session_touch(exec->job.session);
+        exec_wake(exec);
+        session_news(exec->job.session);
+    }
+    return n;
+}
+
 static void sink_exited(void *arg, const struct command_result *result)
 {
     struct exec *exec = arg;
@@ -83,6 +97,14 @@ static void sink_closed(void *arg)
     exec_unref(exec);
     registry_sink_end(registry);
 }
+
+const struct command_sink exec_sink = {
+    .started = sink_started,
+    .output = sink_output,
+    .exited = sink_exited,
+    .closed = sink_closed,
+    .take = sink_take,
+};
 
 /* ---- Its start ---- */
 
@@ -131,12 +153,6 @@ static int place_cwd(const struct exec_request *request,
 static int call_provider(struct exec *exec, const struct exec_request *request,
                          const struct session_call *call, struct err *err)
 {
-    static const struct command_sink sink = {
-        .started = sink_started,
-        .output = sink_output,
-        .exited = sink_exited,
-        .closed = sink_closed,
-    };
     const struct limits limits = {
         .deadline_ms = session_deadline(exec->job.session, SESSION_WAIT_CALL),
         .cancel = &exec->token,
@@ -159,7 +175,7 @@ static int call_provider(struct exec *exec, const struct exec_request *request,
     }
     command.cwd = cwd ? cwd : request->cwd;
     return provider_exec(call->provider, &call->sandbox, &command, &limits,
-                         &sink, exec, err);
+                         &exec_sink, exec, err);
 }
 
 static int call_exec(struct exec *exec, const struct exec_request *request,
@@ -223,15 +239,35 @@ static int start_request(struct exec *exec, const struct exec_request *request,
     return rc;
 }
 
+static int load_timed(struct exec *exec, struct exec_request *out,
+                      struct err *err)
+{
+    int rc = load_request(exec, out, err);
+
+    if (rc == 0 && !out->timeout_ms && !exec->init) {
+        out->timeout_ms = exec->job.session->config.exec_timeout_ms;
+    }
+    return rc;
+}
+
+int exec_timeout(struct exec *exec, int64_t *out, struct err *err)
+{
+    struct exec_request request;
+    int rc = load_timed(exec, &request, err);
+
+    if (rc == 0) {
+        *out = request.timeout_ms;
+        exec_request_done(&request);
+    }
+    return rc;
+}
+
 static int start(struct exec *exec, struct err *err)
 {
     struct exec_request request;
-    int rc = load_request(exec, &request, err);
+    int rc = load_timed(exec, &request, err);
 
     if (rc == 0) {
-        if (!request.timeout_ms && !exec->init) {
-            request.timeout_ms = exec->job.session->config.exec_timeout_ms;
-        }
         rc = start_request(exec, &request, err);
         exec_request_done(&request);
     }

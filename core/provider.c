@@ -242,6 +242,39 @@ int provider_signal(struct provider *provider, const struct sandbox *sandbox,
         provider->ops->signal(provider, sandbox, n, signal, err), err);
 }
 
+/* What concerns commands of an earlier daemon is no call of the engine. */
+void provider_each_kept(struct provider *provider, provider_kept_fn *fn,
+                        void *arg)
+{
+    if (provider->ops->each_kept) {
+        provider->ops->each_kept(provider, fn, arg);
+    }
+}
+
+int provider_adopt(struct provider *provider, const struct adoption *what,
+                   const struct command_sink *sink, void *arg, struct err *err)
+{
+    if (!provider->ops->adopt) {
+        return err_set(err, ESRCH, "provider '%s' keeps no commands",
+                       provider->ops->name);
+    }
+    return with_words(provider->ops->adopt(provider, what, sink, arg, err),
+                      err);
+}
+
+void provider_settled(struct provider *provider, uint64_t number, uint64_t n)
+{
+    if (provider->ops->settled) {
+        provider->ops->settled(provider, number, n);
+    }
+}
+
+bool provider_has_processes(struct provider *provider, uint64_t number)
+{
+    return provider->ops->has_processes &&
+           provider->ops->has_processes(provider, number);
+}
+
 int provider_root(struct provider *provider, const struct sandbox *sandbox,
                   struct provider_root *out, struct err *err)
 {

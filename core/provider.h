@@ -48,8 +48,8 @@ enum provider_flags {
     PROVIDER_STDIN = 1 << 3,             /* Commands can be given input. */
     PROVIDER_BACKGROUND = 1 << 4,        /* Left-behind processes live on. */
     PROVIDER_MEMORY_KEPT = 1 << 5,       /* pause keeps processes. */
-    PROVIDER_ENDS_WITH_US = 1 << 6,      /* Processes end when it is closed; it
-                                            tells states at once. */
+    PROVIDER_ENDS_WITH_US = 1 << 6,      /* Processes may end when it is closed
+                                            or dies; it tells states at once. */
 };
 
 /* What an engine says of a sandbox. */
@@ -67,6 +67,7 @@ struct provider_env {
     gid_t gid;             /* who owns the sandbox's default user's files. */
     bool durable_power;    /* What is reported as done survives a power cut,
                             * not only our own end. */
+    bool leave;            /* When it is closed, sandboxes live on. */
 };
 
 /* Which sandbox a call is about; borrowed for the call. */
@@ -140,8 +141,8 @@ enum command_stream {
  * Where a command's life goes. Called one at a time, in order, from one
  * thread, with no lock held: started once, then output as bytes arrive,
  * exited once, perhaps more output from processes left behind, closed once at
- * the very end. All are set. After an exec slot has returned 0, exited and
- * closed are certain to come.
+ * the very end. All are set but perhaps `take`. After an exec slot has returned
+ * 0, exited and closed are certain to come.
  */
 struct command_sink {
     /** @param arg the sink's @param pid in the engine's terms, 0: unknown */
@@ -154,6 +155,18 @@ struct command_sink {
     void (*exited)(void *arg, const struct command_result *result);
     /** @param arg the sink's; not used any more */
     void (*closed)(void *arg);
+    /**
+     * NULL, or takes output out of a pipe itself, so that no byte is lost or
+     * doubled however we die.
+     *
+     * @param arg    the sink's
+     * @param stream which
+     * @param pipe   its reading end, not blocking; something is in it
+     * @param most   bytes
+     * @return how many were taken; -EINVAL: read it and call output
+     */
+    ssize_t (*take)(void *arg, enum command_stream stream, int pipe,
+                    size_t most);
 };
 
 /* A directory that holds the workspace on this machine, and its owners. */
@@ -244,6 +257,68 @@ typedef int
 provider_exec_fn(struct provider *provider, const struct sandbox *sandbox,
                  const struct command *command, const struct limits *limits,
                  const struct command_sink *sink, void *arg, struct err *err);
+
+/** @param arg the caller's @param number of the session @param n of the
+ *  command */
+typedef void provider_kept_fn(void *arg, uint64_t number, uint64_t n);
+
+/**
+ * Tells the commands that were started under an earlier daemon and are still
+ * here: they run, or their end or output was not taken by it. Each is to be
+ * given to adopt. Asked once, before all else.
+ *
+ * @param provider an open provider
+ * @param fn       called for each
+ * @param arg      given to fn
+ */
+typedef void provider_each_kept_fn(struct provider *provider,
+                                   provider_kept_fn *fn, void *arg);
+
+/* A command of an earlier daemon. */
+struct adoption {
+    uint64_t number; /* Of the session. */
+    uint64_t n;
+    int64_t timeout_ms;          /* From now; 0: none. */
+    const struct cancel *cancel; /* As the token of an exec slot. */
+    bool over;                   /* Its end is known: only output is wanted. */
+};
+
+/**
+ * Takes such a command up, as if it had been started now; its processes know
+ * nothing of it.
+ *
+ * @param provider an open provider
+ * @param what     borrowed for the call
+ * @param sink     static; NULL: nobody wants it, and its processes are killed
+ * @param arg      given to the sink's functions
+ * @param err      filled on failure; no function of the sink is called then
+ * @return 0, -ESRCH where there is none, or another negative errno
+ */
+typedef int provider_adopt_fn(struct provider *provider,
+                              const struct adoption *what,
+                              const struct command_sink *sink, void *arg,
+                              struct err *err);
+
+/**
+ * Takes note that a command's end is recorded: no later daemon need learn of
+ * it. Does not block.
+ *
+ * @param provider an open provider
+ * @param number   of the session
+ * @param n        the command's number
+ */
+typedef void provider_settled_fn(struct provider *provider, uint64_t number,
+                                 uint64_t n);
+
+/**
+ * Tells whether a sandbox has processes, running or paused. Does not block.
+ *
+ * @param provider an open provider
+ * @param number   of the session
+ * @return whether it has
+ */
+typedef bool provider_has_processes_fn(struct provider *provider,
+                                       uint64_t number);
 
 /**
  * Sends a signal to a running command's processes. Does not block.
@@ -406,6 +481,11 @@ struct provider_ops {
     provider_life_fn *checkpoint; /* Of an engine that keeps its own, where
                                    * there are no snapshots; NULL: none. */
     provider_signal_fn *signal;
+    /* These four are set, or none: commands end with the daemon then. */
+    provider_each_kept_fn *each_kept;
+    provider_adopt_fn *adopt;
+    provider_settled_fn *settled;
+    provider_has_processes_fn *has_processes;
     provider_limits_fn *limits; /* NULL: none are known. */
     provider_room_fn *room;     /* NULL: there is always room. */
     provider_changes_fn *changes;
@@ -451,6 +531,10 @@ provider_life_fn provider_checkpoint MUST_USE;
 provider_status_fn provider_status MUST_USE;
 provider_exec_fn provider_exec MUST_USE;
 provider_signal_fn provider_signal MUST_USE;
+provider_each_kept_fn provider_each_kept;
+provider_adopt_fn provider_adopt MUST_USE;
+provider_settled_fn provider_settled;
+provider_has_processes_fn provider_has_processes; /* false without the slot. */
 provider_root_fn provider_root MUST_USE;
 provider_run_fn provider_run MUST_USE;
 provider_read_file_fn provider_read_file MUST_USE;

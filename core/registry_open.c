@@ -56,14 +56,14 @@ static int open_all(struct registry *registry,
         rc = make_dir(registry, "trash", err);
     }
     if (rc == 0) {
-        rc = store_exec_lose_all(registry->store, err);
-    }
-    if (rc == 0) {
         rc = registry_open_provider(registry, registry->provider, &provider,
                                     err);
     }
     if (rc == 0) {
         rc = registry_open_used(registry, err);
+    }
+    if (rc == 0) {
+        rc = registry_adopt(registry, err);
     }
     if (rc == 0) {
         rc = registry_each_with(registry, SESSION_STARTING, settle, err);
@@ -116,6 +116,7 @@ static struct registry *alloc(const struct registry_config *config,
         .loop = config->loop,
         .uid = config->uid,
         .gid = config->gid,
+        .leave = config->on_unmount == REGISTRY_KEEP,
     };
     registry->view = (struct ws_view){
         .uid = config->uid,
@@ -146,6 +147,7 @@ int registry_open(const struct registry_config *config,
     if (rc < 0) {
         /* A start that fails changes nothing. */
         registry->on_unmount = REGISTRY_KEEP;
+        registry->env.leave = true;
         (void)registry_close(registry, 0);
         return rc;
     }

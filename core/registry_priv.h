@@ -126,6 +126,17 @@ MUST_USE int registry_open_used(struct registry *registry, struct err *err);
 MUST_USE int registry_add_providers(struct registry *registry, struct err *err);
 void registry_close_providers(struct registry *registry);
 
+/* Calls a function with each provider that is open; while nobody opens one. */
+void registry_each_open(struct registry *registry,
+                        void (*fn)(void *arg, struct provider *provider),
+                        void *arg);
+
+/* ---- exec_adopt.c ---- */
+
+/* At the start: goes on with the commands that providers have kept, and records
+ * what else an earlier daemon has left open as lost. */
+MUST_USE int registry_adopt(struct registry *registry, struct err *err);
+
 /* ---- registry_profiles.c ---- */
 
 /* Reads the profiles of a directory, or NULL; there is a `default` then. */

@@ -147,6 +147,23 @@ int registry_open_used(struct registry *registry, struct err *err)
     return 0;
 }
 
+void registry_each_open(struct registry *registry,
+                        void (*fn)(void *arg, struct provider *provider),
+                        void *arg)
+{
+    list_each(node, &registry->providers)
+    {
+        const struct registry_provider *entry =
+            container_of(node, struct registry_provider, link);
+        struct provider *provider =
+            registry_provider(registry, entry->ops->name);
+
+        if (provider) {
+            fn(arg, provider);
+        }
+    }
+}
+
 int registry_add_providers(struct registry *registry, struct err *err)
 {
     for (size_t i = 0; registry->table[i]; i++) {

@@ -338,7 +338,8 @@ static int create(struct session *session, const struct caller *caller,
 static bool lost_processes(struct session *session,
                            const struct store_state *state)
 {
-    return (session->provider->ops->flags & PROVIDER_ENDS_WITH_US) &&
+    return !provider_has_processes(session->provider, session->number) &&
+           (session->provider->ops->flags & PROVIDER_ENDS_WITH_US) &&
            (state->status == SESSION_RUNNING ||
             state->updated_us < session->registry->opened_us);
 }
@@ -354,10 +355,10 @@ static int call_resume(struct session *session, const struct caller *caller,
     if (rc < 0) {
         return rc;
     }
+    event.processes_lost = lost_processes(session, &call.state);
     rc = provider_resume(session->provider, &call.sandbox, &limits, err);
     crash_point("resume-done");
     if (rc == 0) {
-        event.processes_lost = lost_processes(session, &call.state);
         call.state.status = SESSION_RUNNING;
         free(TAKE_PTR(call.state.last_init_error));
         rc = session_life_put(session, &call.state, &event, err);

@@ -117,10 +117,14 @@ int session_life_pause_idle(struct session *session, struct err *err)
 
 /* ---- Taking up ---- */
 
-/* Its processes have ended with the daemon that had it. */
+/* Its processes have ended with the daemon that had it; or that died while it
+ * paused them. */
 static void put_stopped(struct session *session)
 {
-    const struct life_event event = {.name = "sandbox.processes_lost"};
+    const bool has = provider_has_processes(session->provider, session->number);
+    const struct life_event event = {.name = has ? "sandbox.paused"
+                                                 : "sandbox.processes_lost",
+                                     .cause = has ? "restart" : NULL};
     struct store_state state;
     struct err err = ERR_INIT;
 

@@ -379,14 +379,24 @@ MUST_USE ssize_t store_exec_list(struct store *store, uint64_t number,
                                  uint64_t after, uint64_t *out, size_t most,
                                  struct err *err);
 
+/* Names a command. */
+struct exec_key {
+    uint64_t number; /* Of the session. */
+    uint64_t n;
+};
+
 /**
  * Records every command that is queued or running as lost, with an event.
  *
- * @param store the store, before anything runs
+ * @param store the store, before anything is submitted
+ * @param but   commands that are not: they run indeed
+ * @param count how many
  * @param err   filled on failure
  * @return 0 or a negative errno
  */
-MUST_USE int store_exec_lose_all(struct store *store, struct err *err);
+MUST_USE int store_exec_lose_all(struct store *store,
+                                 const struct exec_key *but, size_t count,
+                                 struct err *err);
 
 /* ---- Events and failures ---- */
 

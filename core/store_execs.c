@@ -147,6 +147,7 @@ static void read_info(sqlite3_stmt *stmt, struct exec_info *out)
         .err = {.code = sqlite3_column_int(stmt, 6), .quotes = true},
         .mode = SHAPE_AUTO,
         .background = sqlite3_column_int(stmt, 9) != 0,
+        .init = sqlite3_column_int(stmt, 10) != 0,
     };
     (void)shape_mode_find(mode ? mode : "", &out->mode);
     (void)snprintf(out->err.msg, sizeof(out->err.msg), "%s",
@@ -155,7 +156,7 @@ static void read_info(sqlite3_stmt *stmt, struct exec_info *out)
 
 #define EXEC_COLUMNS                                                           \
     "n, status, exit_code, submitted_us, started_us, ended_us,"                \
-    " err_code, err_msg, mode, background"
+    " err_code, err_msg, mode, background, init"
 
 static int load_locked(struct store *store, uint64_t number, uint64_t n,
                        struct exec_info *out, struct err *err)
@@ -293,23 +294,26 @@ ssize_t store_exec_list(struct store *store, uint64_t number, uint64_t after,
     return count;
 }
 
-/* The session and number of one command that is still open, or -ENOENT. */
-static int find_open(struct store *store, uint64_t *number, uint64_t *n,
-                     struct err *err) REQUIRES(store->lock)
+/* The next command behind one that is still open. 1, 0 where there is none, or
+ * a negative errno. */
+static int find_open(struct store *store, struct exec_key *key, struct err *err)
+    REQUIRES(store->lock)
 {
     sqlite3_stmt *stmt = NULL;
     int rc = store_query(store, &stmt, err,
                          "SELECT session, n FROM execs"
-                         " WHERE status IN ('queued', 'running') LIMIT 1",
-                         "");
+                         " WHERE status IN ('queued', 'running')"
+                         " AND (session, n) > (?, ?)"
+                         " ORDER BY session, n LIMIT 1",
+                         "ii", (int64_t)key->number, (int64_t)key->n);
 
     if (rc < 0) {
         return rc;
     }
     rc = store_step(store, stmt, err);
     if (rc > 0) {
-        *number = (uint64_t)sqlite3_column_int64(stmt, 0);
-        *n = (uint64_t)sqlite3_column_int64(stmt, 1);
+        key->number = (uint64_t)sqlite3_column_int64(stmt, 0);
+        key->n = (uint64_t)sqlite3_column_int64(stmt, 1);
     }
     (void)sqlite3_finalize(stmt);
     return rc;
@@ -337,30 +341,43 @@ static int lose_one(struct store *store, uint64_t number, uint64_t n,
     return rc;
 }
 
-static int lose_all_locked(struct store *store, struct err *err)
-    REQUIRES(store->lock)
+static bool is_among(const struct exec_key *key, const struct exec_key *list,
+                     size_t count)
 {
-    uint64_t number = 0;
-    uint64_t n = 0;
-    int rc = find_open(store, &number, &n, err);
+    for (size_t i = 0; i < count; i++) {
+        if (list[i].number == key->number && list[i].n == key->n) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static int lose_all_locked(struct store *store, const struct exec_key *but,
+                           size_t count, struct err *err) REQUIRES(store->lock)
+{
+    struct exec_key key = {0, 0};
+    int rc = find_open(store, &key, err);
 
     while (rc > 0) {
-        rc = lose_one(store, number, n, err);
+        rc = is_among(&key, but, count)
+                 ? 0
+                 : lose_one(store, key.number, key.n, err);
         if (rc == 0) {
-            rc = find_open(store, &number, &n, err);
+            rc = find_open(store, &key, err);
         }
     }
     return rc;
 }
 
-int store_exec_lose_all(struct store *store, struct err *err)
+int store_exec_lose_all(struct store *store, const struct exec_key *but,
+                        size_t count, struct err *err)
 {
     int rc;
 
     mutex_lock(&store->lock);
     rc = store_begin(store, err);
     if (rc == 0) {
-        rc = store_end(store, lose_all_locked(store, err), err);
+        rc = store_end(store, lose_all_locked(store, but, count, err), err);
     }
     mutex_unlock(&store->lock);
     return rc;

@@ -6,6 +6,7 @@
 #include "providers/local/cgroup.h"
 #include "providers/local/link.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -123,6 +124,8 @@ int box_start(struct link *link, uint64_t number, const struct link_plan *plan,
     }
     list_init(&box->link);
     list_init(&box->leftovers);
+    box->keeper = link;
+    box->name_held = link_name_box(link);
     box->number = number;
     box->ids = plan->ids;
     box->quota = plan->quota;
@@ -141,6 +144,135 @@ int box_start(struct link *link, uint64_t number, const struct link_plan *plan,
     }
     *out = box;
     return 0;
+}
+
+/* ---- Holding and adopting ---- */
+
+void box_hold(const struct box *box, int mount)
+{
+    struct wire wire = {.code = box->cgroup >= 0, /* There is one. */
+                        .quota = box->quota,
+                        .held = {.box = box->name_held,
+                                 .number = box->number,
+                                 .frozen = atomic_load(&box->frozen)}};
+    int fds[WIRE_BOX_FDS] = {[WIRE_BOX_SOCK] = box->sock,
+                             [WIRE_BOX_PIDFD] = box->pidfd,
+                             [WIRE_BOX_CGROUP] = box->cgroup,
+                             [WIRE_BOX_MOUNT] = mount};
+
+    for (unsigned i = 0; i < WIRE_CONTROLS; i++) {
+        fds[WIRE_BOX_GROUPS + i] = box->groups[i];
+    }
+    (void)snprintf(wire.held.name, sizeof(wire.held.name), "%s", box->name);
+    (void)snprintf(wire.held.groups_name, sizeof(wire.held.groups_name), "%s",
+                   box->groups_name);
+    link_hold(box->keeper, &wire, fds, WIRE_BOX_FDS);
+}
+
+void box_unhold(const struct box *box)
+{
+    const struct wire_held held = {.box = box->name_held};
+
+    link_tell(box->keeper, WIRE_DROP, &held);
+}
+
+static void add_leftover(struct box *box, uint64_t serial)
+{
+    struct box_leftover *leftover = calloc(1, sizeof(*leftover));
+
+    if (leftover) {
+        list_init(&leftover->link);
+        (void)snprintf(leftover->name, sizeof(leftover->name), "%" PRIu64,
+                       serial);
+        list_add(&box->leftovers, &leftover->link);
+    }
+}
+
+/* All groups of commands, of those that run too: they cannot be removed. */
+static void find_commands(struct box *box)
+{
+    int fd = openat(box->cgroup, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    const struct dirent *entry = dir ? readdir(dir) : NULL;
+
+    while (entry) {
+        uint64_t serial = strtoull(entry->d_name, NULL, 10);
+
+        if (entry->d_type == DT_DIR && entry->d_name[0] >= '0' &&
+            entry->d_name[0] <= '9') {
+            add_leftover(box, serial);
+            if (serial >= atomic_load(&box->serial)) {
+                atomic_store(&box->serial, serial + 1);
+            }
+        }
+        entry = readdir(dir);
+    }
+    if (dir) {
+        (void)closedir(dir);
+    } else {
+        cleanup_fd(&fd);
+    }
+}
+
+void box_count_run(const char *name)
+{
+    const char *dot = strchr(name, '.');
+    uint64_t run = dot ? strtoull(dot + 1, NULL, 10) : 0;
+
+    if (run >= atomic_load(&next_run)) {
+        atomic_store(&next_run, run + 1);
+    }
+}
+
+static void fill_adopted(struct box *box, struct link *link,
+                         struct link_held *held)
+{
+    const struct wire_held *what = &held->wire.held;
+    int *fds = held->fds;
+    struct err ignored = ERR_INIT;
+
+    list_init(&box->link);
+    list_init(&box->leftovers);
+    box->keeper = link;
+    box->name_held = what->box;
+    box->number = what->number;
+    box->ids = link_ids(link, what->number);
+    box->quota = held->wire.quota;
+    box->sock = TAKE_FD(fds[WIRE_BOX_SOCK]);
+    box->pidfd = TAKE_FD(fds[WIRE_BOX_PIDFD]);
+    box->cgroup = TAKE_FD(fds[WIRE_BOX_CGROUP]);
+    for (unsigned i = 0; i < WIRE_CONTROLS; i++) {
+        box->groups[i] = TAKE_FD(fds[WIRE_BOX_GROUPS + i]);
+    }
+    (void)snprintf(box->name, sizeof(box->name), "%.47s", what->name);
+    (void)snprintf(box->groups_name, sizeof(box->groups_name), "%.31s",
+                   what->groups_name);
+    atomic_init(&box->frozen, what->frozen != 0);
+    atomic_init(&box->serial, 0);
+    /* Above what an earlier daemon has asked. */
+    box->freezes = (uint64_t)clock_wall_us();
+    atomic_init(&box->refs, 1);
+    if (box->cgroup >= 0) {
+        find_commands(box);
+    }
+    /* What was met before is no news. */
+    (void)box_met_limit(box, &ignored);
+    box->refused = box->met[WIRE_CONTROL_PIDS];
+}
+
+struct box *box_adopt(struct link *link, struct link_held *held)
+{
+    struct box *box;
+
+    if (held->fds[WIRE_BOX_SOCK] < 0 || held->fds[WIRE_BOX_PIDFD] < 0 ||
+        (held->wire.code && held->fds[WIRE_BOX_CGROUP] < 0)) {
+        return NULL;
+    }
+    box = calloc(1, sizeof(*box));
+    if (box) {
+        fill_adopted(box, link, held);
+    }
+    return box;
 }
 
 struct box *box_ref(struct box *box)
@@ -227,19 +359,34 @@ static int freeze_by_init(struct box *box, bool freeze,
     return rc;
 }
 
+static void note_frozen(const struct box *box, bool frozen)
+{
+    const struct wire_held held = {.box = box->name_held, .frozen = frozen};
+
+    link_tell(box->keeper, WIRE_NOTE, &held);
+}
+
 int box_freeze(struct box *box, bool freeze, const struct limits *limits,
                struct err *err)
 {
-    int rc = box->cgroup >= 0 ? freeze_group(box, freeze, limits, err)
-                              : freeze_by_init(box, freeze, limits, err);
+    int rc;
 
+    if (freeze) {
+        note_frozen(box, true); /* Before it is. */
+    }
+    rc = box->cgroup >= 0 ? freeze_group(box, freeze, limits, err)
+                          : freeze_by_init(box, freeze, limits, err);
     if (rc == 0) {
         atomic_store(&box->frozen, freeze);
+        if (!freeze) {
+            note_frozen(box, false);
+        }
     } else if (freeze) {
         struct err ignored = ERR_INIT;
 
         (void)(box->cgroup >= 0 ? cgroup_freeze(box->cgroup, false, &ignored)
                                 : ask_to_freeze(box, false, &ignored));
+        note_frozen(box, false);
     }
     return rc;
 }

@@ -19,8 +19,10 @@ struct box_leftover {
 };
 
 struct box {
-    struct list link; /* The registry's own. */
-    uint64_t number;  /* Of the session. */
+    struct list link;    /* The registry's own. */
+    struct link *keeper; /* It is held there, */
+    uint64_t name_held;  /* by this name. */
+    uint64_t number;     /* Of the session. */
     struct link_ids ids;
     struct wire_quota quota;
     int sock; /* To init, not blocking. */
@@ -54,6 +56,30 @@ MUST_USE int box_start(struct link *link, uint64_t number,
                        const struct link_plan *plan,
                        const struct limits *limits, struct box **out,
                        struct err *err);
+
+/**
+ * Has it held for the next daemon.
+ *
+ * @param box   a box
+ * @param mount of its overlay, borrowed; -1: none
+ */
+void box_hold(const struct box *box, int mount);
+
+/** Has it held no more, nor its commands. @param box a dead one */
+void box_unhold(const struct box *box);
+
+/**
+ * Makes the box of an earlier daemon ours.
+ *
+ * @param link the keeper
+ * @param held the box; its fds are taken on success, but for the mount
+ * @return a reference, or NULL where something of it is missing
+ */
+struct box *box_adopt(struct link *link, struct link_held *held);
+
+/** New boxes' groups are named differently from this on. @param name of the
+ *  group of a box, of any daemon */
+void box_count_run(const char *name);
 
 /** @param box one more reference @return box */
 struct box *box_ref(struct box *box);

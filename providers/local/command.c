@@ -100,12 +100,12 @@ static int hand_over(struct running *running, struct preparation *preparation,
 {
     const struct box *box = running->box;
     struct wire wire = {.type = WIRE_EXEC, .n = running->n};
-    int rc = box_send(box, &wire, preparation->fds, WIRE_FD_MAX, err);
+    int rc = box_send(box, &wire, preparation->fds, WIRE_EXEC_FDS, err);
 
     while (rc == -EAGAIN) {
         rc = limits_wait(limits, box->sock, POLLOUT, err);
         if (rc == 0) {
-            rc = box_send(box, &wire, preparation->fds, WIRE_FD_MAX, err);
+            rc = box_send(box, &wire, preparation->fds, WIRE_EXEC_FDS, err);
         }
     }
     /* So that the end of init shows as the end of the pipe. */
@@ -159,6 +159,19 @@ static void abandon(const struct running *running)
     } else {
         (void)running_kill(running, &ignored);
     }
+    running_unhold(running->box, running->n);
+}
+
+/* Before it runs: so none runs that is not held. */
+static void hold(const struct running *running,
+                 const struct preparation *preparation)
+{
+    const int fds[WIRE_COMMAND_FDS] = {
+        [WIRE_COMMAND_REPLY] = preparation->reply,
+        [WIRE_COMMAND_STDOUT] = preparation->streams[COMMAND_STDOUT],
+        [WIRE_COMMAND_STDERR] = preparation->streams[COMMAND_STDERR]};
+
+    running_hold(running, fds);
 }
 
 static int start_prepared(struct running *running,
@@ -170,6 +183,7 @@ static int start_prepared(struct running *running,
     if (rc < 0) {
         return rc;
     }
+    hold(running, preparation);
     preparation->fds[WIRE_EXEC_CGROUP] = running->cgroup;
     rc = hand_over(running, preparation, limits, err);
     preparation->fds[WIRE_EXEC_CGROUP] = -1;
@@ -339,9 +353,9 @@ static bool await_quiet(struct local *local, int64_t deadline_ms)
     return quiet;
 }
 
-void command_close_all(struct local *local)
+void command_close_all(struct local *local, bool leave)
 {
-    if (!await_quiet(local, clock_deadline(CLOSE_MS))) {
+    if (leave || !await_quiet(local, clock_deadline(CLOSE_MS))) {
         loop_post(local->loop, close_by_force, local);
         (void)await_quiet(local, DEADLINE_NONE);
     }

@@ -2,6 +2,7 @@
 #include "providers/local/cradle.h"
 
 #include "core/cleanup.h"
+#include "providers/local/shelf.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -24,6 +25,7 @@ NORETURN static void be_cradle(const struct cradle *cradle, int sock)
     int rc;
 
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    shelf_leave();
     (void)snprintf(name, sizeof(name), "%" PRIu64, cradle->made);
     rc = control_make(cradle->control, name, &groups, &err);
     if (rc == 0) {

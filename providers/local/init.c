@@ -298,7 +298,7 @@ static void serve_request(struct init *init)
     int fds[WIRE_FD_MAX];
 
     if (wire_recv(init->plan->sock, &request, fds, &err) < 0) {
-        /* The daemon is gone; all others in here end with process 1. */
+        /* Daemon and keeper are gone; all others in here end with process 1. */
         _exit(0);
     }
     if (request.type == WIRE_EXEC) {

@@ -1,27 +1,35 @@
 /*
- * sessionfs-keeper: makes sandboxes for the daemon that started it, and sees
- * to it that none outlives that daemon. See wire.h for what is said.
+ * sessionfs-keeper: makes sandboxes for the daemon that started it. When that
+ * dies they live on, and wait with the keeper for the next daemon; when none
+ * comes, or nobody wants one, they end with the keeper. See wire.h for what is
+ * said.
  */
 #include "providers/local/keeper.h"
 
 #include "core/cleanup.h"
 #include "providers/local/cgroup.h"
 #include "providers/local/cradle.h"
+#include "providers/local/shelf.h"
 #include "providers/local/wire.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <time.h>
 
 enum {
     GROUP_TRIES = 100,
     CLEAR_WAIT_MS = 10000,
+    NEXT_TURN_MS = 500,       /* How often we look whether it is worth it */
+    NEXT_TURNS = 2 * 60 * 10, /* to wait for the next daemon. */
 };
 
 struct keeper {
@@ -32,6 +40,10 @@ struct keeper {
     struct filter filter;
     struct control control;
     struct cradle cradle; /* Where controllers are of version 1. */
+    struct shelf shelf;
+    bool listens;              /* Another daemon can come. */
+    struct wire ready;         /* What each daemon is told, */
+    int given[WIRE_READY_FDS]; /* and given. */
 };
 
 static void sleep_ms(int ms)
@@ -321,40 +333,128 @@ static int mount_overlay(const struct keeper *keeper,
     return rc;
 }
 
-/* Until the daemon's end of the socket is closed, by its death at last. */
-static void serve(struct keeper *keeper)
+static void serve_request(struct keeper *keeper, const struct wire *request,
+                          int *fds)
+{
+    /* An answer that cannot be given shows as the end of the socket, before
+     * which there may be more that is to be held. */
+    if (request->type == WIRE_START) {
+        (void)take_start(keeper, request, fds);
+    } else if (request->type == WIRE_MOUNT) {
+        (void)mount_overlay(keeper, request, fds);
+    } else if (request->type == WIRE_HOLD) {
+        shelf_hold(&keeper->shelf, request, fds);
+    } else if (request->type == WIRE_NOTE) {
+        shelf_note(&keeper->shelf, &request->held);
+    } else if (request->type == WIRE_DROP) {
+        shelf_drop(&keeper->shelf, &request->held);
+    }
+}
+
+/* Until the daemon's end of the socket is closed, by its death at last. Tells
+ * whether that has said that all is to end. */
+static bool serve(struct keeper *keeper)
 {
     struct wire request;
     struct err err = ERR_INIT;
     int fds[WIRE_FD_MAX];
-    int rc = 0;
+    int ends = 0;
 
-    while (rc == 0 && wire_recv(WIRE_KEEPER_FD, &request, fds, &err) == 0) {
-        if (request.type == WIRE_START) {
-            rc = take_start(keeper, &request, fds);
-        } else if (request.type == WIRE_MOUNT) {
-            rc = mount_overlay(keeper, &request, fds);
+    /* That it has not read our answers is told before what it has said. */
+    while (ends < 2) {
+        if (wire_recv(WIRE_KEEPER_FD, &request, fds, &err) < 0) {
+            ends++;
+            continue;
         }
+        if (request.type == WIRE_QUIT) {
+            return true;
+        }
+        serve_request(keeper, &request, fds);
         wire_close(fds);
     }
+    return false;
 }
 
-static void serve_with_cradle(struct keeper *keeper)
+/* ---- From one daemon to the next ---- */
+
+/* Nobody else's is to be served; who may be the daemon of a state is not for us
+ * to decide. */
+static bool is_ours(int sock)
 {
-    if (!control_needs_cradle(&keeper->control)) {
-        serve(keeper);
-        return;
+    struct ucred peer;
+    socklen_t size = sizeof(peer);
+
+    return getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 &&
+           peer.uid == geteuid();
+}
+
+/* Whether somebody may come, and there is something for them. */
+static bool is_worth_it(const struct keeper *keeper)
+{
+    struct stat state;
+
+    return shelf_lives(&keeper->shelf) && fstat(WIRE_STATE_FD, &state) == 0 &&
+           state.st_nlink > 0;
+}
+
+static bool await_next(const struct keeper *keeper)
+{
+    struct pollfd fd = {.fd = WIRE_LISTEN_FD, .events = POLLIN};
+
+    for (int turn = 0; turn < NEXT_TURNS; turn++) {
+        AUTO_FD int sock = -1;
+
+        if (!keeper->listens || !is_worth_it(keeper)) {
+            return false;
+        }
+        if (poll(&fd, 1, NEXT_TURN_MS) == 1) {
+            sock = accept4(WIRE_LISTEN_FD, NULL, NULL, SOCK_CLOEXEC);
+        }
+        if (sock >= 0 && is_ours(sock)) {
+            return dup3(sock, WIRE_KEEPER_FD, O_CLOEXEC) >= 0;
+        }
     }
-    keeper->cradle = (struct cradle){
-        .control = &keeper->control, .serve = serve_start, .arg = keeper};
-    cradle_prepare(&keeper->cradle);
-    serve(keeper);
-    cradle_close(&keeper->cradle);
+    return false;
+}
+
+/* Serves a daemon, and those after it. */
+static void serve_daemons(struct keeper *keeper)
+{
+    bool cradled = control_needs_cradle(&keeper->control);
+    struct err err = ERR_INIT;
+    int rc = wire_send(WIRE_KEEPER_FD, &keeper->ready, keeper->given,
+                       WIRE_READY_FDS, &err);
+    bool quit = false;
+    bool again = rc == 0;
+
+    while (again) {
+        if (cradled) {
+            /* Anew: the spare answers by the socket that it was born with. */
+            keeper->cradle.control = &keeper->control;
+            keeper->cradle.serve = serve_start;
+            keeper->cradle.arg = keeper;
+            cradle_prepare(&keeper->cradle);
+        }
+        quit = rc == 0 && serve(keeper);
+        if (cradled) {
+            cradle_close(&keeper->cradle);
+        }
+        again = !quit && await_next(keeper);
+        if (again) {
+            rc = wire_send(WIRE_KEEPER_FD, &keeper->ready, keeper->given,
+                           WIRE_READY_FDS, &err);
+        }
+        if (again && rc == 0) {
+            rc = shelf_tell(&keeper->shelf, WIRE_KEEPER_FD, &err);
+        }
+    }
 }
 
 /* Descriptors and signals as the rest expects them. */
 static void begin(void)
 {
+    struct rlimit files;
+
     /* Dead inits are reaped by nobody else, and nobody asks how they ended. */
     (void)signal(SIGCHLD, SIG_IGN);
     (void)signal(SIGPIPE, SIG_IGN);
@@ -365,30 +465,45 @@ static void begin(void)
     if (fcntl(STDERR_FILENO, F_GETFD) < 0) {
         (void)open("/dev/null", O_RDWR);
     }
+    /* What is held is many files. */
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
+        files.rlim_cur = files.rlim_max;
+        (void)setrlimit(RLIMIT_NOFILE, &files);
+    }
+}
+
+/* Listening is ours, so that the next daemon can tell who we are. */
+static bool listen_for_next(void)
+{
+    return fcntl(WIRE_STATE_FD, F_GETFD) >= 0 && listen(WIRE_LISTEN_FD, 1) == 0;
 }
 
 /* An argument says that there was another keeper before. */
 int main(int argc, char **argv)
 {
-    struct keeper keeper = {.self = -1, .group = -1};
-    struct wire ready = {.type = WIRE_READY};
+    struct keeper keeper = {
+        .self = -1,
+        .group = -1,
+        .ready = {.type = WIRE_READY, .version = WIRE_VERSION},
+        .given = {-1, -1, -1}};
     struct err why = ERR_INIT;
     struct err err = ERR_INIT;
-    int fds[WIRE_READY_FDS] = {-1, -1, -1};
     bool cleared = true;
     int rc;
 
     (void)argv;
     begin();
-    rc = set_up(&keeper, argc > 1, fds, &why, &err);
-    ready.host = keeper.host;
-    fds[WIRE_READY_CGROUP] = keeper.group;
-    (void)snprintf(ready.words, sizeof(ready.words), "%s", why.msg);
+    shelf_init(&keeper.shelf);
+    rc = set_up(&keeper, argc > 1, keeper.given, &why, &err);
+    keeper.ready.host = keeper.host;
+    keeper.given[WIRE_READY_CGROUP] = keeper.group;
+    (void)snprintf(keeper.ready.words, sizeof(keeper.ready.words), "%s",
+                   why.msg);
     if (rc < 0) {
         (void)send_failure(0, &err);
-    } else if (wire_send(WIRE_KEEPER_FD, &ready, fds, WIRE_READY_FDS, &err) ==
-               0) {
-        serve_with_cradle(&keeper);
+    } else {
+        keeper.listens = listen_for_next();
+        serve_daemons(&keeper);
     }
     if (keeper.group >= 0) {
         cleared = clear_group(keeper.self, keeper.group, keeper.name) &&

@@ -1,9 +1,8 @@
 /* The daemon's side of the keeper. See link.h and wire.h. */
-#include "providers/local/link.h"
+#include "providers/local/link_priv.h"
 
 #include "core/cleanup.h"
 #include "core/clock.h"
-#include "core/mutex.h"
 #include "providers/local/cgroup.h"
 #include "providers/local/wire.h"
 
@@ -17,6 +16,9 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 
 #define PROGRAM "sessionfs-keeper"
@@ -25,23 +27,10 @@ enum {
     TURN_MS = 50,      /* How often a waiter looks at its token. */
     CLOSE_MS = 12000,  /* For the end of all sandboxes. */
     CLOSE_STEP_MS = 2, /* How often we look for it. */
+    KILL_MS = 1000,
     /* A range that neither distributions nor systemd hand out. */
     ID_FIRST = 0x70000000,
     ID_RANGES = 4096,
-};
-
-struct link {
-    struct mutex lock;
-    struct cond turn;
-    bool busy GUARDED; /* by lock: whoever set it owns the rest */
-    uint64_t requests;
-    pid_t pid;
-    int sock;      /* -1: there is no keeper. */
-    int cgroup;    /* -1: it has none. */
-    int user_ns;   /* Namespaces of keepers of a user who is not root, or -1. */
-    int mounts_ns; /* All have the same, as mounts are bound to them. */
-    struct wire_host host; /* Of the first; the others say the same. */
-    char why[ERR_MSG_SIZE];
 };
 
 /* ---- The process ---- */
@@ -68,18 +57,29 @@ static int find_program(char out[PATH_MAX], struct err *err)
     return err_set(err, ENOENT, "cannot find %s", PROGRAM);
 }
 
-static int add_actions(const struct link *link,
-                       posix_spawn_file_actions_t *actions, int sock)
-{
-    int rc = posix_spawn_file_actions_adddup2(actions, sock, WIRE_KEEPER_FD);
+/* What a keeper is started with. */
+struct start {
+    int sock;
+    int listens; /* -1: it cannot be found by another daemon. */
+};
 
-    if (rc == 0 && link->user_ns >= 0) {
-        rc = posix_spawn_file_actions_adddup2(actions, link->user_ns,
-                                              WIRE_USER_FD);
-    }
-    if (rc == 0 && link->mounts_ns >= 0) {
-        rc = posix_spawn_file_actions_adddup2(actions, link->mounts_ns,
-                                              WIRE_MOUNTS_FD);
+static int add_actions(const struct link *link,
+                       posix_spawn_file_actions_t *actions,
+                       const struct start *start)
+{
+    const int given[WIRE_KEEPER_FDS] = {
+        [WIRE_KEEPER_FD] = start->sock,
+        [WIRE_USER_FD] = link->user_ns,
+        [WIRE_MOUNTS_FD] = link->mounts_ns,
+        [WIRE_LISTEN_FD] = start->listens,
+        [WIRE_STATE_FD] = start->listens < 0 ? -1 : link->state,
+    };
+    int rc = 0;
+
+    for (int fd = WIRE_KEEPER_FD; rc == 0 && fd < WIRE_KEEPER_FDS; fd++) {
+        if (given[fd] >= 0) {
+            rc = posix_spawn_file_actions_adddup2(actions, given[fd], fd);
+        }
     }
     for (int fd = STDIN_FILENO; rc == 0 && fd <= STDOUT_FILENO; fd++) {
         rc = posix_spawn_file_actions_addopen(actions, fd, "/dev/null", O_RDWR,
@@ -106,7 +106,8 @@ static int set_attributes(posix_spawnattr_t *attributes)
     return rc == 0 ? posix_spawnattr_setsigmask(attributes, &none) : rc;
 }
 
-static int spawn(const struct link *link, int sock, pid_t *out, struct err *err)
+static int spawn(const struct link *link, const struct start *start, pid_t *out,
+                 struct err *err)
 {
     char path[PATH_MAX];
     char name[] = PROGRAM;
@@ -122,7 +123,7 @@ static int spawn(const struct link *link, int sock, pid_t *out, struct err *err)
     }
     (void)posix_spawn_file_actions_init(&actions);
     (void)posix_spawnattr_init(&attributes);
-    rc = add_actions(link, &actions, sock);
+    rc = add_actions(link, &actions, start);
     if (rc == 0) {
         rc = set_attributes(&attributes);
     }
@@ -134,27 +135,34 @@ static int spawn(const struct link *link, int sock, pid_t *out, struct err *err)
     return rc ? err_set(err, rc, "cannot start '%s'", path) : 0;
 }
 
-/* Ends a keeper; within patience_ms it may first end its sandboxes. */
-static void end_keeper(struct link *link, int64_t patience_ms)
+void link_end_keeper(struct link *link, int64_t patience_ms)
 {
+    const struct wire quit = {.type = WIRE_QUIT};
     int64_t deadline = clock_deadline(patience_ms);
+    struct pollfd fd = {.fd = link->pidfd, .events = POLLIN};
+    struct err ignored = ERR_INIT;
 
-    cleanup_fd(&link->sock);
+    if (link->sock >= 0) {
+        (void)!wire_send(link->sock, &quit, NULL, 0, &ignored);
+    }
+    link_set_sock(link, -1);
     cleanup_fd(&link->cgroup);
-    while (link->pid > 0 && waitpid(link->pid, NULL, WNOHANG) == 0) {
+    while (fd.fd >= 0 && poll(&fd, 1, CLOSE_STEP_MS) == 0) {
         if (clock_ms() >= deadline) {
-            (void)kill(link->pid, SIGKILL);
-            (void)waitpid(link->pid, NULL, 0);
+            (void)syscall(SYS_pidfd_send_signal, fd.fd, SIGKILL, NULL, 0U);
+            (void)poll(&fd, 1, KILL_MS);
             break;
         }
-        (void)poll(NULL, 0, CLOSE_STEP_MS);
     }
+    if (link->pid > 0) {
+        (void)waitpid(link->pid, NULL, 0);
+    }
+    cleanup_fd(&link->pidfd);
     link->pid = 0;
 }
 
-/* Waits for a message. -EPIPE: the keeper is dead. */
-static int await(int sock, const struct limits *limits, struct wire *out,
-                 int fds[WIRE_FD_MAX], struct err *err)
+int link_await(int sock, const struct limits *limits, struct wire *out,
+               int fds[WIRE_FD_MAX], struct err *err)
 {
     int rc = limits_wait(limits, sock, POLLIN, err);
 
@@ -167,28 +175,30 @@ static int await(int sock, const struct limits *limits, struct wire *out,
 /* Out of the way of those that a keeper is started with. */
 static int keep_high(int fd)
 {
-    return fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, WIRE_KEEPER_FDS);
+    AUTO_FD int low = fd;
+
+    return low < 0 ? -1 : fcntl(low, F_DUPFD_CLOEXEC, WIRE_KEEPER_FDS);
 }
 
-static int greet(struct link *link, const struct limits *limits,
-                 struct wire *ready, struct err *err)
+int link_greet(struct link *link, const struct limits *limits,
+               struct wire *ready, struct err *err)
 {
     struct wire wire;
     int fds[WIRE_FD_MAX];
-    int rc = await(link->sock, limits, &wire, fds, err);
+    int rc = link_await(link->sock, limits, &wire, fds, err);
 
     if (rc < 0) {
         return err_wrap(err, rc, "%s", PROGRAM);
     }
-    if (wire.type != WIRE_READY) {
+    if (wire.type != WIRE_READY || wire.version != WIRE_VERSION) {
         wire_close(fds);
         return err_set(err, wire.code > 0 ? wire.code : EPROTO, "%s",
                        wire.words);
     }
     link->cgroup = TAKE_FD(fds[WIRE_READY_CGROUP]);
     if (link->user_ns < 0) {
-        link->user_ns = keep_high(fds[WIRE_READY_USER]);
-        link->mounts_ns = keep_high(fds[WIRE_READY_MOUNTS]);
+        link->user_ns = keep_high(TAKE_FD(fds[WIRE_READY_USER]));
+        link->mounts_ns = keep_high(TAKE_FD(fds[WIRE_READY_MOUNTS]));
     }
     wire_close(fds);
     *ready = wire;
@@ -199,44 +209,66 @@ static int start_keeper(struct link *link, const struct limits *limits,
                         struct wire *ready, struct err *err)
 {
     AUTO_FD int theirs = -1;
+    AUTO_FD int listens = keep_high(link_bind(link));
+    struct start start = {.listens = listens};
     int pair[2];
     int rc;
 
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) {
         return err_errno(err, "socketpair");
     }
-    link->sock = pair[0];
+    link_set_sock(link, pair[0]);
     theirs = pair[1];
-    rc = spawn(link, theirs, &link->pid, err);
+    start.sock = theirs;
+    rc = spawn(link, &start, &link->pid, err);
     cleanup_fd(&theirs);
     if (rc == 0) {
-        rc = greet(link, limits, ready, err);
+        link->pidfd = (int)syscall(SYS_pidfd_open, link->pid, 0U);
+        rc = link_greet(link, limits, ready, err);
     }
     if (rc < 0) {
-        end_keeper(link, 1000);
+        link_end_keeper(link, 1000);
     }
     return rc;
 }
 
-int link_open(const struct limits *limits, struct link **out, struct err *err)
+static struct link *alloc(const char *state_dir)
 {
     struct link *link = calloc(1, sizeof(*link));
+
+    if (!link) {
+        return NULL;
+    }
+    mutex_init(&link->lock);
+    cond_init(&link->turn);
+    mutex_init(&link->hold_lock);
+    list_init(&link->held);
+    atomic_init(&link->boxes, 1);
+    link->sock = -1;
+    link->pidfd = -1;
+    link->cgroup = -1;
+    link->user_ns = -1;
+    link->mounts_ns = -1;
+    link->state = keep_high(open(state_dir, O_PATH | O_DIRECTORY | O_CLOEXEC));
+    return link;
+}
+
+int link_open(const char *state_dir, const struct limits *limits,
+              struct link **out, struct err *err)
+{
+    struct link *link = alloc(state_dir);
     struct wire ready;
     int rc;
 
     if (!link) {
         return err_set(err, ENOMEM, "out of memory");
     }
-    mutex_init(&link->lock);
-    cond_init(&link->turn);
-    link->sock = -1;
-    link->cgroup = -1;
-    link->user_ns = -1;
-    link->mounts_ns = -1;
-    rc = start_keeper(link, limits, &ready, err);
-    if (rc < 0) {
-        link_close(link);
-        return rc;
+    if (!link_take_over(link, limits, &ready)) {
+        rc = start_keeper(link, limits, &ready, err);
+        if (rc < 0) {
+            link_free(link);
+            return rc;
+        }
     }
     link->host = ready.host;
     memcpy(link->why, ready.words, sizeof(link->why));
@@ -270,16 +302,31 @@ struct link_ids link_ids(const struct link *link, uint64_t number)
     return ids;
 }
 
-void link_close(struct link *link)
+void link_end(struct link *link, bool leave)
 {
-    if (link) {
-        end_keeper(link, CLOSE_MS);
-        cleanup_fd(&link->user_ns);
-        cleanup_fd(&link->mounts_ns);
-        cond_done(&link->turn);
-        mutex_done(&link->lock);
-        free(link);
+    if (leave) {
+        cleanup_fd(&link->cgroup);
+        cleanup_fd(&link->pidfd);
+        link_set_sock(link, -1);
+    } else {
+        link_end_keeper(link, CLOSE_MS);
+        link_unbind(link);
     }
+}
+
+void link_free(struct link *link)
+{
+    if (!link) {
+        return;
+    }
+    link_drop_taken(link);
+    cleanup_fd(&link->user_ns);
+    cleanup_fd(&link->mounts_ns);
+    cleanup_fd(&link->state);
+    mutex_done(&link->hold_lock);
+    cond_done(&link->turn);
+    mutex_done(&link->lock);
+    free(link);
 }
 
 /* ---- Requests, one at a time ---- */
@@ -321,7 +368,7 @@ static int take_answer(struct link *link, struct wire *asked, uint32_t type,
     for (;;) {
         struct wire wire;
         int got[WIRE_FD_MAX];
-        int rc = await(link->sock, limits, &wire, got, err);
+        int rc = link_await(link->sock, limits, &wire, got, err);
 
         if (rc < 0) {
             return rc;
@@ -452,7 +499,7 @@ static int ask(struct link *link, const struct request *request,
     }
     rc = link->sock < 0 ? -EPIPE : request->send(link, request, limits, err);
     if (rc == -EPIPE) {
-        end_keeper(link, 0);
+        link_end_keeper(link, 0);
         rc = start_keeper(link, limits, &same, err);
         if (rc == 0) {
             rc = request->send(link, request, limits, err);

@@ -1,12 +1,14 @@
 /*
  * The daemon's side of the keeper: a process that makes sandboxes, started at
- * need and again when it has died. With it die all sandboxes it made.
- * Thread-safe.
+ * need and again when it has died. With it die all sandboxes it made. One that
+ * an earlier daemon has left is taken over, with the sandboxes and commands
+ * that it holds. Thread-safe.
  */
 #ifndef SESSIONFS_LOCAL_LINK_H
 #define SESSIONFS_LOCAL_LINK_H
 
 #include "core/cancel.h"
+#include "core/list.h"
 #include "providers/local/wire.h"
 
 #include <stdbool.h>
@@ -40,15 +42,16 @@ struct link_made {
 };
 
 /**
- * Starts a keeper.
+ * Takes over the keeper of an earlier daemon, or starts one.
  *
+ * @param state_dir whose keeper
  * @param limits until it is ready
  * @param out    on success
  * @param err    filled on failure: what this machine lacks, in words
  * @return 0 or a negative errno
  */
-MUST_USE int link_open(const struct limits *limits, struct link **out,
-                       struct err *err);
+MUST_USE int link_open(const char *state_dir, const struct limits *limits,
+                       struct link **out, struct err *err);
 
 /**
  * @param link the keeper
@@ -71,11 +74,60 @@ const struct wire_host *link_host(const struct link *link, const char **why);
 struct link_ids link_ids(const struct link *link, uint64_t number);
 
 /**
- * Ends the keeper with all its sandboxes, and waits for that.
+ * Ends the keeper with all its sandboxes, and waits for that. Nothing can be
+ * asked of it then.
  *
- * @param link freed; NULL is fine
+ * @param link  the keeper
+ * @param leave no: the keeper waits for the next daemon
  */
-void link_close(struct link *link);
+void link_end(struct link *link, bool leave);
+
+/** @param link ended; freed; NULL is fine */
+void link_free(struct link *link);
+
+/* ---- What is held for the next daemon ---- */
+
+/* A box or a command that an earlier daemon has had. */
+struct link_held {
+    struct list link; /* The link's own. */
+    struct wire wire; /* As it was given. */
+    int fds[WIRE_FD_MAX];
+};
+
+/** @param link the keeper @return the next of them, boxes first, the caller's
+ *  to link_held_free(); NULL: there is none */
+struct link_held *link_take_held(struct link *link);
+/** @param held freed with its fds; NULL is fine */
+void link_held_free(struct link_held *held);
+
+/** @param link the keeper @return the group that those of boxes are in,
+ *  borrowed; -1: there is none */
+int link_cgroup(const struct link *link);
+
+/** @param link the keeper @return a name for a box that no other has */
+uint64_t link_name_box(struct link *link);
+
+/**
+ * Has a box or a command held, when the daemon should die. Where that fails
+ * it then ends.
+ *
+ * @param link  the keeper
+ * @param wire  borrowed; `held` is filled
+ * @param fds   stay the caller's
+ * @param count how many
+ */
+void link_hold(struct link *link, const struct wire *wire, const int *fds,
+               size_t count);
+
+/**
+ * Tells a change of what is held, or that it is to be held no more.
+ *
+ * @param link the keeper
+ * @param type WIRE_NOTE or WIRE_DROP
+ * @param held borrowed
+ */
+void link_tell(struct link *link, enum wire_type type,
+               const struct wire_held *held);
 
 /**
  * Makes a sandbox; it is not ready yet. Starts a new keeper where the old one

@@ -55,6 +55,10 @@ const struct provider_ops provider_local = {
     .status = local_status,
     .exec = local_exec,
     .signal = local_signal,
+    .each_kept = local_each_kept,
+    .adopt = local_adopt,
+    .settled = local_settled,
+    .has_processes = local_has_processes,
     .limits = local_limits,
     .room = local_room,
     .root = local_root,
@@ -82,8 +86,7 @@ static struct box *find_locked(struct local *local, uint64_t number)
     return NULL;
 }
 
-/* A reference, or NULL when the sandbox has not been started by us. */
-static struct box *find_box(struct local *local, uint64_t number)
+struct box *local_find_box(struct local *local, uint64_t number)
 {
     struct box *box;
 
@@ -96,7 +99,7 @@ static struct box *find_box(struct local *local, uint64_t number)
     return box;
 }
 
-static void add_box(struct local *local, struct box *box)
+void local_add_box(struct local *local, struct box *box)
 {
     mutex_lock(&local->lock);
     list_add(&local->boxes, &box->link);
@@ -112,6 +115,7 @@ static int drop_box(struct local *local, struct box *box,
     if (rc < 0) {
         return rc;
     }
+    box_unhold(box);
     mutex_lock(&local->lock);
     list_remove(&box->link);
     mutex_unlock(&local->lock);
@@ -132,7 +136,7 @@ static int open_parts(struct local *local, const struct provider_env *env,
                                       .stop = stop_for_room,
                                       .turn = stop_forkers,
                                       .arg = local};
-    int rc = link_open(&limits, &local->link, err);
+    int rc = link_open(env->state_dir, &limits, &local->link, err);
 
     if (rc < 0) {
         return rc;
@@ -142,9 +146,15 @@ static int open_parts(struct local *local, const struct provider_env *env,
     if (rc == 0) {
         rc = watch_new(env->state_dir, &calls, &local->watch, err);
     }
+    if (rc == 0 && pipe2(local->look, O_CLOEXEC | O_NONBLOCK) < 0) {
+        rc = err_errno(err, "pipe2");
+        watch_free(local->watch);
+    }
     if (rc < 0) {
         volumes_free(local->volumes);
-        link_close(local->link);
+        /* A start that fails changes nothing. */
+        link_end(local->link, true);
+        link_free(local->link);
     }
     return rc;
 }
@@ -159,10 +169,12 @@ static int local_open(const struct provider_env *env, struct provider **out,
         return err_set(err, ENOMEM, "out of memory");
     }
     local->loop = env->loop;
+    local->env = env;
     mutex_init(&local->lock);
     cond_init(&local->quiet);
     list_init(&local->boxes);
     list_init(&local->commands);
+    list_init(&local->kept);
     /* Last: the watch's thread works with all of it. */
     rc = open_parts(local, env, err);
     if (rc < 0) {
@@ -171,8 +183,21 @@ static int local_open(const struct provider_env *env, struct provider **out,
         free(local);
         return rc;
     }
+    local_take_held(local, env->state_dir);
     *out = &local->base;
     return 0;
+}
+
+/* Whether there is something that is to live on. */
+static bool leaves(struct local *local) REQUIRES(local->lock)
+{
+    bool lives = false;
+
+    list_each(node, &local->boxes)
+    {
+        lives |= box_alive(container_of(node, struct box, link));
+    }
+    return lives && local->env->leave;
 }
 
 /* Where there are no cgroups the keeper does not know its sandboxes. */
@@ -197,14 +222,21 @@ static void local_close(struct provider *provider)
 {
     struct local *local = local_of(provider);
     struct list *node;
+    bool leave;
 
     watch_free(local->watch);
     mutex_lock(&local->lock);
-    end_boxes(local);
+    leave = leaves(local);
+    if (!leave) {
+        end_boxes(local);
+    }
     mutex_unlock(&local->lock);
     /* The keeper ends all sandboxes, and that ends all commands. */
-    link_close(local->link);
-    command_close_all(local);
+    link_end(local->link, leave);
+    command_close_all(local, leave);
+    local_drop_kept(local);
+    cleanup_fd(&local->look[0]);
+    cleanup_fd(&local->look[1]);
     mutex_lock(&local->lock);
     node = list_pop(&local->boxes);
     while (node) {
@@ -213,6 +245,7 @@ static void local_close(struct provider *provider)
     }
     mutex_unlock(&local->lock);
     volumes_free(local->volumes);
+    link_free(local->link);
     cond_done(&local->quiet);
     mutex_done(&local->lock);
     free(local);
@@ -324,7 +357,10 @@ static int run_anew(struct local *local, const struct sandbox *sandbox,
         rc = box_start(local->link, sandbox->number, &plan, limits, &box, err);
     }
     if (rc == 0) {
-        add_box(local, box);
+        AUTO_FD int mount = volume_mount(local->volumes, sandbox->number);
+
+        box_hold(box, mount);
+        local_add_box(local, box);
     }
     return rc;
 }
@@ -333,7 +369,7 @@ static int run_anew(struct local *local, const struct sandbox *sandbox,
 static int run(struct local *local, const struct sandbox *sandbox,
                int workspace, const struct limits *limits, struct err *err)
 {
-    struct box *box = find_box(local, sandbox->number);
+    struct box *box = local_find_box(local, sandbox->number);
     int rc = 0;
 
     if (box && box_alive(box)) {
@@ -384,7 +420,7 @@ static int local_resume(struct provider *provider, struct sandbox *sandbox,
 static int local_pause(struct provider *provider, struct sandbox *sandbox,
                        const struct limits *limits, struct err *err)
 {
-    struct box *box = find_box(local_of(provider), sandbox->number);
+    struct box *box = local_find_box(local_of(provider), sandbox->number);
     int rc;
 
     if (box && box_alive(box)) {
@@ -403,7 +439,7 @@ static int local_destroy(struct provider *provider, struct sandbox *sandbox,
                          const struct limits *limits, struct err *err)
 {
     struct local *local = local_of(provider);
-    struct box *box = find_box(local, sandbox->number);
+    struct box *box = local_find_box(local, sandbox->number);
     int rc = box ? drop_box(local, box, limits, err) : 0;
 
     box_unref(box);
@@ -419,7 +455,7 @@ static int local_status(struct provider *provider,
                         const struct limits *limits, enum provider_state *out,
                         struct err *err)
 {
-    struct box *box = find_box(local_of(provider), sandbox->number);
+    struct box *box = local_find_box(local_of(provider), sandbox->number);
     int rc = volume_check(sandbox, err);
 
     (void)limits;
@@ -446,7 +482,7 @@ static int local_exec(struct provider *provider, const struct sandbox *sandbox,
                       struct err *err)
 {
     struct local *local = local_of(provider);
-    struct box *box = find_box(local, sandbox->number);
+    struct box *box = local_find_box(local, sandbox->number);
     int rc;
 
     if (watch_room(local->watch, 0, err) < 0) {

@@ -23,12 +23,38 @@ struct local {
     struct link *link;
     struct volumes *volumes;
     struct watch *watch;
+    const struct provider_env *env;
+    int look[2]; /* A pipe to look at another with; by the loop's thread. */
     struct mutex lock;
     struct cond quiet;            /* A command's object or a stop has gone. */
     struct list boxes GUARDED;    /* by lock; each holds a reference */
     struct list commands GUARDED; /* by lock; until they are closed */
+    struct list kept GUARDED;     /* by lock; commands to be adopted */
     unsigned stops GUARDED;       /* by lock; command_stop_all() begun */
 };
+
+/* ---- local.c: the registry of boxes. ---- */
+
+/** @param local the provider @param number of a session @return a reference,
+ *  or NULL when the sandbox has not been started by us */
+struct box *local_find_box(struct local *local, uint64_t number)
+    EXCLUDES(local->lock);
+/** @param local the provider @param box a reference, taken */
+void local_add_box(struct local *local, struct box *box) EXCLUDES(local->lock);
+
+/* ---- adopt.c: what an earlier daemon has left. ---- */
+
+/** Takes what the keeper holds. @param local the provider, all of it set up
+ *  @param state_dir where the sessions are */
+void local_take_held(struct local *local, const char *state_dir)
+    EXCLUDES(local->lock);
+/** @param local what was not adopted is freed, and lives on */
+void local_drop_kept(struct local *local) EXCLUDES(local->lock);
+
+extern provider_each_kept_fn local_each_kept;
+extern provider_adopt_fn local_adopt;
+extern provider_settled_fn local_settled;
+extern provider_has_processes_fn local_has_processes;
 
 /**
  * Starts a command in a box and returns when it runs.
@@ -77,7 +103,8 @@ void command_stop_all(struct local *local, uint64_t number,
  * those whose output stays open are closed by force in the end.
  *
  * @param local the provider
+ * @param leave no: what still runs lives on
  */
-void command_close_all(struct local *local) EXCLUDES(local->lock);
+void command_close_all(struct local *local, bool leave) EXCLUDES(local->lock);
 
 #endif

@@ -6,8 +6,11 @@
 #include "providers/local/cgroup.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <signal.h>
+#include <stdio.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/wait.h>
@@ -21,6 +24,7 @@ enum {
 };
 
 static loop_fn on_timer;
+static loop_fd_fn on_reply;
 
 struct running *running_new(struct local *local, struct box *box,
                             const struct command *command)
@@ -64,9 +68,31 @@ void running_free(struct running *running)
     free(running);
 }
 
+void running_hold(const struct running *running,
+                  const int fds[WIRE_COMMAND_FDS])
+{
+    struct wire wire = {.held = {.box = running->box->name_held,
+                                 .number = running->box->number,
+                                 .command = running->n}};
+
+    if (running->cgroup_name) {
+        (void)snprintf(wire.held.name, sizeof(wire.held.name), "%s",
+                       running->cgroup_name->name);
+    }
+    link_hold(running->local->link, &wire, fds, WIRE_COMMAND_FDS);
+}
+
+void running_unhold(const struct box *box, uint64_t n)
+{
+    const struct wire_held held = {.box = box->name_held, .command = n};
+
+    link_tell(box->keeper, WIRE_DROP, &held);
+}
+
 static void close_if_done(struct running *running)
 {
     struct local *local = running->local;
+    bool recorded;
 
     if (running->phase != RUNNING_OVER || running->streams[0].fd >= 0 ||
         running->streams[1].fd >= 0) {
@@ -76,9 +102,13 @@ static void close_if_done(struct running *running)
     box_sweep(running->box, NULL);
     running->sink->closed(running->arg);
     mutex_lock(&local->lock);
+    recorded = running->recorded;
     list_remove(&running->link);
     cond_broadcast(&local->quiet);
     mutex_unlock(&local->lock);
+    if (recorded) { /* Else it is held until it is. */
+        running_unhold(running->box, running->n);
+    }
     running_free(running);
 }
 
@@ -89,22 +119,45 @@ static void close_stream(struct running_stream *stream)
     cleanup_fd(&stream->fd);
 }
 
-/* Reads once and hands it on. Returns the bytes, 0 when there are none. */
-static size_t read_stream(struct running_stream *stream, size_t most)
+/* By the sink where it can: what we have read would die with us. */
+static ssize_t take_stream(struct running_stream *stream, size_t most)
 {
     struct running *running = stream->running;
+    enum command_stream which =
+        stream == &running->streams[0] ? COMMAND_STDOUT : COMMAND_STDERR;
+    struct pollfd fd = {.fd = stream->fd, .events = POLLIN};
     char data[READ_SIZE];
-    size_t size = most < sizeof(data) ? most : sizeof(data);
-    ssize_t n = read(stream->fd, data, size);
+    ssize_t n = -EINVAL;
+
+    if (running->sink->take && !stream->plain) {
+        if (poll(&fd, 1, 0) <= 0) {
+            return -EAGAIN;
+        }
+        if (!(fd.revents & POLLIN)) {
+            return 0;
+        }
+        n = running->sink->take(running->arg, which, stream->fd, most);
+        stream->plain = n == -EINVAL;
+    }
+    if (n == -EINVAL) {
+        n = read(stream->fd, data, most < sizeof(data) ? most : sizeof(data));
+        if (n > 0) {
+            running->sink->output(running->arg, which, data, (size_t)n);
+        }
+        n = n < 0 ? -errno : n;
+    }
+    return n;
+}
+
+/* Once. Returns the bytes, 0 when there are none. */
+static size_t read_stream(struct running_stream *stream, size_t most)
+{
+    ssize_t n = take_stream(stream, most);
 
     if (n > 0) {
-        running->sink->output(running->arg,
-                              stream == &running->streams[0] ? COMMAND_STDOUT
-                                                             : COMMAND_STDERR,
-                              data, (size_t)n);
         return (size_t)n;
     }
-    if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
+    if (n != -EAGAIN && n != -EINTR) {
         close_stream(stream);
     }
     return 0;
@@ -277,21 +330,58 @@ void running_note_end(struct running *running, bool told, int status)
     running->told = true;
 }
 
+/* Looks at what init has said next and leaves it in the pipe, where the next
+ * daemon finds it should we die. As read(). */
+static ssize_t look_at_reply(const struct running *running, struct wire *out)
+{
+    const int *look = running->local->look;
+    ssize_t n = tee(running->reply, look[1], sizeof(*out), SPLICE_F_NONBLOCK);
+
+    return n > 0 ? read(look[0], out, sizeof(*out)) : n;
+}
+
+static void hear_reply(struct running *running)
+{
+    struct wire wire;
+    ssize_t n = look_at_reply(running, &wire);
+    bool whole = n == (ssize_t)sizeof(wire);
+
+    if (whole && wire.type == WIRE_STARTED) {
+        /* An earlier daemon died before it heard that. */
+        n = read(running->reply, &wire, sizeof(wire));
+    } else if (whole && wire.type == WIRE_EXITED) {
+        running_note_end(running, true, wire.code);
+    } else if (n >= 0 || errno != EAGAIN) {
+        running_note_end(running, false, 0);
+    }
+}
+
+/* What is left is its end, which is always told of. */
+static void await_reply_end(struct running *running)
+{
+    struct err err = ERR_INIT;
+
+    loop_source_free(running->reply_source);
+    running->reply_source = NULL;
+    if (loop_source_new(running->local->loop, running->reply, 0, on_reply,
+                        running, &running->reply_source, &err) < 0) {
+        cleanup_fd(&running->reply);
+    }
+}
+
 static void on_reply(void *arg, uint32_t events)
 {
     struct running *running = arg;
-    struct wire wire;
-    ssize_t n = read(running->reply, &wire, sizeof(wire));
-    bool told = n == (ssize_t)sizeof(wire) && wire.type == WIRE_EXITED;
 
-    (void)events;
     if (!running->told) {
-        running_note_end(running, told, told ? wire.code : 0);
+        hear_reply(running);
     }
-    if (n <= 0 || running->cgroup >= 0) {
+    if (running->told && (running->cgroup >= 0 || events & EPOLLHUP)) {
         loop_source_free(running->reply_source);
         running->reply_source = NULL;
         cleanup_fd(&running->reply);
+    } else if (running->told) {
+        await_reply_end(running);
     }
     settle(running);
 }
@@ -348,7 +438,7 @@ static void follow(void *arg)
         rc = loop_source_new(loop, running->reply, EPOLLIN, on_reply, running,
                              &running->reply_source, &err);
     }
-    if (rc == 0) {
+    if (rc == 0 && running->cancel >= 0) {
         rc = loop_source_new(loop, running->cancel, EPOLLIN, on_cancel, running,
                              &running->cancel_source, &err);
     }

@@ -21,7 +21,8 @@ enum running_phase {
 
 struct running_stream {
     struct running *running;
-    int fd; /* -1: at its end. */
+    int fd;     /* -1: at its end. */
+    bool plain; /* The sink cannot take it itself. */
     struct loop_source *source;
 };
 
@@ -36,8 +37,9 @@ struct running {
     const struct command_sink *sink;
     void *arg;
     struct running_stream streams[RUNNING_STREAMS];
-    int reply; /* -1: nothing more of it is waited for. */
-    bool told; /* How it ended, or that it is not known. */
+    int reply;     /* -1: nothing more of it is waited for. */
+    bool told;     /* How it ended, or that it is not known. */
+    bool recorded; /* The end is; by local->lock. */
     struct loop_source *reply_source;
     int cancel; /* Of the command's token. */
     struct loop_source *cancel_source;
@@ -60,6 +62,14 @@ struct running {
  */
 struct running *running_new(struct local *local, struct box *box,
                             const struct command *command);
+
+/** Has it held for the next daemon. @param running with its streams @param fds
+ *  by enum wire_command_fd, borrowed */
+void running_hold(const struct running *running,
+                  const int fds[WIRE_COMMAND_FDS]);
+
+/** Has it held no more. @param box its box @param n of the command */
+void running_unhold(const struct box *box, uint64_t n);
 
 /** @param running one that is not followed; freed with all fds */
 void running_free(struct running *running);

@@ -282,6 +282,37 @@ static int open_mounted(struct volumes *volumes, uint64_t number,
     return fd;
 }
 
+int volume_mount(struct volumes *volumes, uint64_t number)
+{
+    const struct volume *volume;
+    int fd = -1;
+
+    mutex_lock(&volumes->lock);
+    volume = find_locked(volumes, number);
+    if (volume && volume->mount >= 0) {
+        /* The same file: the mount is there until all of it is closed. */
+        fd = fcntl(volume->mount, F_DUPFD_CLOEXEC, 0);
+    }
+    mutex_unlock(&volumes->lock);
+    return fd;
+}
+
+int volume_adopt(struct volumes *volumes, uint64_t number, int mount)
+{
+    struct volume *volume = calloc(1, sizeof(*volume));
+
+    if (!volume) {
+        return -ENOMEM;
+    }
+    list_init(&volume->link);
+    volume->number = number;
+    volume->mount = mount;
+    mutex_lock(&volumes->lock);
+    list_add(&volumes->all, &volume->link);
+    mutex_unlock(&volumes->lock);
+    return 0;
+}
+
 static int open_overlay(struct volumes *volumes, const struct sandbox *sandbox,
                         int dir, const struct limits *limits, struct err *err)
 {

@@ -63,6 +63,16 @@ MUST_USE int volume_open(struct volumes *volumes, const struct sandbox *sandbox,
  */
 MUST_USE int volume_check(const struct sandbox *sandbox, struct err *err);
 
+/** @param volumes all of them @param number of a session @return the mount of
+ *  its overlay, the caller's to close; -1: there is none */
+int volume_mount(struct volumes *volumes, uint64_t number);
+
+/** Takes over a mount that an earlier daemon has made: another of the same
+ *  directories would spoil them while a sandbox has that. @param volumes all of
+ *  them @param number of the session @param mount taken on success @return 0 or
+ *  -ENOMEM */
+MUST_USE int volume_adopt(struct volumes *volumes, uint64_t number, int mount);
+
 /** Opens what a session wrote, to be read. @param dir of the session
  *  @return a directory, or -1 */
 int volume_open_written(const char *dir);

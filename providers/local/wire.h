@@ -9,14 +9,24 @@
  *           groups of version 1; or WIRE_FAILED, n
  *   daemon: WIRE_MOUNT {enum wire_mount_fd}, id_base, map_lower, n
  *   keeper: WIRE_MOUNTED {the overlay} or WIRE_FAILED, n
- *   end of file, either way: everything the keeper made ends
- * daemon -> init, a SEQPACKET socket of the sandbox:
+ *   daemon: WIRE_HOLD {enum wire_box_fd or wire_command_fd}, held: to be kept
+ *           for the next daemon; WIRE_NOTE, held: it has changed;
+ *           WIRE_DROP, held: not to be kept any more
+ *   daemon: WIRE_QUIT: everything the keeper made ends, and it does
+ *   end of file at the keeper: the same where it holds no sandbox that lives;
+ *           else it waits at its listening socket for the next daemon, which
+ *           gets WIRE_READY, then WIRE_HELD for each that is held, as it was
+ *           given, and at last one whose `held` has no box
+ *   end of file at the daemon: all that the keeper made has ended
+ * daemon -> init, a SEQPACKET socket of the sandbox, whose daemon's end the
+ * keeper holds as well:
  *   init:   WIRE_READY or WIRE_FAILED, once
  *   daemon: WIRE_EXEC {enum wire_exec_fd}, n; WIRE_SIGNAL n, code
  *   daemon: WIRE_END n, code SIGTERM: also continues what is stopped
  *   end of file: the sandbox ends
  * init -> daemon, a pipe of the command, given with WIRE_EXEC:
- *   WIRE_STARTED pid, then WIRE_EXITED code (a wait status); or WIRE_FAILED
+ *   WIRE_STARTED pid, then WIRE_EXITED code (a wait status), which stays in the
+ *   pipe for the next daemon; or WIRE_FAILED
  *
  * Where there are no cgroups (no such fds come along then):
  *   daemon: WIRE_END n, code SIGKILL; again until the command's pipe ends,
@@ -35,12 +45,21 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The keeper's end of its socket, as it is started; and, where it has an
- * argument, the user and mount namespaces of one before it. */
+/* Of this file. A keeper of another one cannot be taken over. */
+enum {
+    WIRE_VERSION = 1
+};
+
+/* The keeper's end of its socket, as it is started; where it has an argument,
+ * the user and mount namespaces of one before it; a bound socket to listen at,
+ * and the state's directory: it ends when that is removed. Those two may be
+ * missing, and no other daemon can come then. */
 enum {
     WIRE_KEEPER_FD = 3,
     WIRE_USER_FD,
     WIRE_MOUNTS_FD,
+    WIRE_LISTEN_FD,
+    WIRE_STATE_FD,
     WIRE_KEEPER_FDS
 };
 
@@ -79,6 +98,11 @@ enum wire_type {
     WIRE_END,
     WIRE_FREEZE,
     WIRE_FROZEN,
+    WIRE_HOLD,
+    WIRE_NOTE,
+    WIRE_DROP,
+    WIRE_HELD,
+    WIRE_QUIT,
 };
 
 /* What a sandbox may use. */
@@ -113,6 +137,16 @@ struct wire_host {
     uint32_t means[WIRE_CONTROLS]; /* enum wire_means */
 };
 
+/* A box, or a command of one, that is held for the next daemon. */
+struct wire_held {
+    uint64_t box;     /* Names the box as long as there is the keeper; not 0. */
+    uint64_t number;  /* Of the session. */
+    uint64_t command; /* Its number; 0: it is the box. */
+    uint32_t frozen;  /* Of a box: it is, or may be. */
+    char name[48];    /* Of its cgroup. */
+    char groups_name[32];
+};
+
 struct wire {
     uint32_t type;
     int32_t code;
@@ -121,8 +155,10 @@ struct wire {
     uint32_t id_base;   /* Host id of the sandbox's id 0. */
     uint32_t map_lower; /* Not 0: see struct overlay_plan. */
     uint32_t fds;       /* Which of the fds come along, a bit each. */
+    uint32_t version;   /* Of the keeper, in WIRE_READY. */
     struct wire_host host;
     struct wire_quota quota;
+    struct wire_held held;
     char words[ERR_MSG_SIZE];
 };
 
@@ -158,7 +194,30 @@ enum wire_exec_fd {
     WIRE_EXEC_STDOUT,
     WIRE_EXEC_STDERR,
     WIRE_EXEC_STDIN,
-    WIRE_FD_MAX,
+    WIRE_EXEC_FDS,
+};
+
+/* The fds of a box that is held. */
+enum wire_box_fd {
+    WIRE_BOX_SOCK,
+    WIRE_BOX_PIDFD,
+    WIRE_BOX_CGROUP,
+    WIRE_BOX_MOUNT,  /* Of its overlay, where it has one. */
+    WIRE_BOX_GROUPS, /* WIRE_CONTROLS of them. */
+    WIRE_BOX_FDS = WIRE_BOX_GROUPS + WIRE_CONTROLS,
+};
+
+/* The fds of a command that is held. */
+enum wire_command_fd {
+    WIRE_COMMAND_REPLY,
+    WIRE_COMMAND_STDOUT,
+    WIRE_COMMAND_STDERR,
+    WIRE_COMMAND_FDS,
+};
+
+/* The most fds of a message. */
+enum {
+    WIRE_FD_MAX = WIRE_BOX_FDS
 };
 
 /*

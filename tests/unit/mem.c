@@ -123,7 +123,7 @@ static void on_closed(void *arg)
 }
 
 static const struct command_sink sink = {on_started, on_output, on_exited,
-                                         on_closed};
+                                         on_closed, NULL};
 
 static int start(struct bench *b, const char *script, int64_t timeout_ms)
 {

@@ -452,7 +452,7 @@ static void open_commands_are_lost_at_the_next_start(void **state)
             store_exec_save(place->store, number, &infos[i], &event, &err), 0);
     }
     reopen(place);
-    assert_int_equal(store_exec_lose_all(place->store, &err), 0);
+    assert_int_equal(store_exec_lose_all(place->store, NULL, 0, &err), 0);
     for (unsigned i = 0; i < 3; i++) {
         assert_int_equal(
             store_exec_load(place->store, number, i + 1, &read, &err), 0);

@@ -1,0 +1,291 @@
+/*
+ * The daemon dies under sandboxes of `local`, and the next one takes them up
+ * with all that runs in them.
+ */
+#include "tests/e2e/tools.h"
+
+#include "core/clock.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum {
+    ROUNDS = 10,
+    KILL_MS = 250, /* A round's daemon lives at most so long. */
+};
+
+/* Runs a script as a command whose writer dies with the daemon. */
+static struct child begin(const char *script)
+{
+    struct child child =
+        child_start(child_write_exec, (void *)(uintptr_t)script);
+
+    child_await(&child);
+    return child;
+}
+
+static void die(struct child *child)
+{
+    assert_int_equal(kill(mnt.pid, SIGKILL), 0);
+    if (child) {
+        (void)child_end(child, TOOLS_SOON_MS);
+    }
+    assert_int_equal(waitpid(mnt.pid, NULL, 0), mnt.pid);
+    mnt.pid = 0;
+    (void)mnt_unmount(MNT_DETACH);
+}
+
+static void nap(int ms)
+{
+    (void)usleep((useconds_t)ms * 1000);
+}
+
+/* Numbered lines are all there, once each and in order. */
+static void expect_lines(const char *file, int count)
+{
+    char script[256];
+
+    (void)snprintf(script, sizeof(script), "seq %d | cmp - %s && echo same",
+                   count, file);
+    expect_shell(script, "same\n");
+}
+
+static void a_command_goes_on_under_the_next_daemon(void **state)
+{
+    struct child child;
+
+    (void)state;
+    child = begin("i=0; while [ $i -lt 2000 ]; do i=$((i+1)); echo $i; "
+                  "[ $((i % 20)) -ne 0 ] || sleep 0.01; done; exit 7\n");
+    eventually(access(in("execs/1"), F_OK) == 0);
+    nap(200);
+    die(&child);
+    nap(200);
+    mnt_start();
+    expect_text(in("status"), "running\n");
+    expect_text(in("execs/1/wait"), "7\n");
+    expect_lines("execs/1/stdout", 2000);
+    expect_text(in("execs/1/exit_code"), "7\n");
+    expect_text(in("execs/1/status"), "exited\n");
+    expect_shell("grep -c exec.ended events; grep -c lost events; true",
+                 "1\n0\n");
+}
+
+static void one_that_ended_meanwhile_is_known(void **state)
+{
+    struct child child;
+
+    (void)state;
+    child = begin("echo begun; sleep 0.4; echo over; echo err >&2; exit 5\n");
+    eventually_text(in("execs/1/output"), "begun\n");
+    die(&child);
+    nap(800);
+    mnt_start();
+    eventually_text(in("execs/1/status"), "exited\n");
+    expect_text(in("execs/1/exit_code"), "5\n");
+    expect_text(in("execs/1/stdout"), "begun\nover\n");
+    expect_text(in("execs/1/stderr"), "err\n");
+}
+
+static void more_than_a_pipe_holds_is_not_lost(void **state)
+{
+    struct child child;
+
+    (void)state;
+    child = begin("sleep 0.2; seq 200000; seq 100 >&2\n");
+    eventually(access(in("execs/1"), F_OK) == 0);
+    nap(100);
+    die(&child);
+    nap(400);
+    mnt_start();
+    expect_text(in("execs/1/wait"), "0\n");
+    expect_lines("execs/1/stdout", 200000);
+    expect_lines("execs/1/stderr", 100);
+}
+
+static void what_was_left_behind_lives_on(void **state)
+{
+    char pid[32];
+
+    (void)state;
+    expect_shell("echo '(while :; do echo tick; sleep 0.05; done) & "
+                 "echo $! > pid' > exec; cat workspace/pid > $T/pid",
+                 "");
+    (void)snprintf(pid, sizeof(pid), "%s", text_of(in("workspace/pid")));
+    die(NULL);
+    nap(300);
+    mnt_start();
+    expect_text(in("status"), "running\n");
+    expect_text(in("workspace/pid"), pid);
+    expect_shell("echo 'kill -0 $(cat pid) && echo alive' > exec; cat exec",
+                 "alive\n");
+    expect_shell("a=$(wc -l < execs/1/output); sleep 0.4; "
+                 "b=$(wc -l < execs/1/output); [ $b -gt $a ] && echo more; "
+                 "grep -c processes_lost events; true",
+                 "more\n0\n");
+    expect_shell("echo 'kill $(cat pid); wait' > exec; sleep 0.1; "
+                 "echo 'kill -0 $(cat pid) 2>/dev/null || echo dead' > exec; "
+                 "cat exec",
+                 "dead\n");
+}
+
+static void a_paused_sandbox_stays_so(void **state)
+{
+    (void)state;
+    expect_shell("echo 'sleep 1234.5 & echo $! > pid' > exec; "
+                 "echo paused > status; cat status",
+                 "paused\n");
+    die(NULL);
+    mnt_start();
+    expect_text(in("status"), "paused\n");
+    expect_shell("echo 'kill -0 $(cat pid) && echo alive' > exec; cat exec; "
+                 "cat status; grep -c '\"processes\":\"lost\"' events; true",
+                 "alive\nrunning\n0\n");
+}
+
+static void commands_of_two_sessions_go_on(void **state)
+{
+    static const char script[] =
+        "i=0; while [ $i -lt 60 ]; do i=$((i+1)); echo $i; sleep 0.01; done";
+    char words[512];
+    struct child child;
+
+    (void)state;
+    (void)snprintf(words, sizeof(words),
+                   "mkdir ../two; (echo '%s' > "
+                   "../two/exec) 2>/dev/null & sleep 0.2",
+                   script);
+    expect_shell(words, "");
+    child = begin(script);
+    nap(100);
+    die(&child);
+    mnt_start();
+    expect_text(in("execs/1/wait"), "0\n");
+    expect_lines("execs/1/stdout", 60);
+    expect_shell("cat ../two/execs/1/wait", "0\n");
+    expect_lines("../two/execs/1/stdout", 60);
+    expect_shell("cat execs/1/status ../two/execs/1/status",
+                 "exited\nexited\n");
+}
+
+static void an_adopted_one_can_be_signalled_and_cancelled(void **state)
+{
+    struct child child;
+
+    (void)state;
+    child = begin("trap 'echo usr; exit 9' USR1; echo begun; "
+                  "while :; do :; done\n");
+    eventually_text(in("execs/1/output"), "begun\n");
+    die(&child);
+    mnt_start();
+    expect_text(in("execs/1/status"), "running\n");
+    put_ok(in("execs/1/signal"), "USR1");
+    expect_text(in("execs/1/wait"), "9\n");
+    expect_text(in("execs/1/output"), "begun\nusr\n");
+    expect_text(in("execs/1/exit_code"), "9\n");
+}
+
+static void the_time_runs_from_the_first_start(void **state)
+{
+    (void)state;
+    expect_shell("echo '{\"command\":\"echo begun; sleep 1235.5\","
+                 "\"background\":true,\"timeout_ms\":1500}' > exec.json",
+                 "");
+    eventually_text(in("execs/1/output"), "begun\n");
+    die(NULL);
+    mnt_start();
+    expect_text(in("execs/1/status"), "running\n");
+    expect_text(in("execs/1/wait"), "124\n");
+    expect_text(in("execs/1/status"), "timeout\n");
+    eventually(!process_exists("sleep 1235.5"));
+}
+
+static void a_crash_in_the_midst_of_adoption(void **state)
+{
+    struct child child;
+
+    (void)state;
+    child = begin("i=0; while [ $i -lt 400 ]; do i=$((i+1)); echo $i; "
+                  "sleep 0.005; done; exit 3\n");
+    eventually(access(in("execs/1"), F_OK) == 0);
+    eventually(text_of(in("execs/1/stdout"))[0] != '\0');
+    die(&child);
+    for (int i = 0; i < 5; i++) {
+        mnt_start();
+        die(NULL);
+    }
+    mnt_start();
+    expect_text(in("execs/1/wait"), "3\n");
+    expect_lines("execs/1/stdout", 400);
+    expect_text(in("execs/1/exit_code"), "3\n");
+}
+
+static void ten_rounds_of_kills(void **state)
+{
+    struct child child;
+
+    (void)state;
+    child = begin("i=0; while [ $i -lt 3000 ]; do i=$((i+1)); echo $i; "
+                  "[ $((i % 10)) -ne 0 ] || { echo $((i / 10)) >&2; "
+                  "sleep 0.01; }; done; exit 4\n");
+    eventually(access(in("execs/1"), F_OK) == 0);
+    eventually(text_of(in("execs/1/stdout"))[0] != '\0');
+    die(&child);
+    srand((unsigned)getpid());
+    for (int i = 0; i < ROUNDS; i++) {
+        mnt_start();
+        nap(rand() % KILL_MS);
+        die(NULL);
+        nap(rand() % 50);
+    }
+    mnt_start();
+    expect_text(in("execs/1/wait"), "4\n");
+    expect_lines("execs/1/stdout", 3000);
+    expect_lines("execs/1/stderr", 300);
+    expect_text(in("execs/1/exit_code"), "4\n");
+}
+
+static void a_clean_end_that_keeps_leaves_them(void **state)
+{
+    (void)state;
+    mnt_stop();
+    mnt.options = ",on_unmount=keep";
+    mnt_start();
+    expect_shell("echo 'sleep 1236.5 >/dev/null 2>&1 & echo $! > pid' > exec",
+                 "");
+    expect_ok(mnt_unmount(0));
+    (void)waitpid(mnt.pid, NULL, 0);
+    mnt.pid = 0;
+    assert_true(process_exists("sleep 1236.5"));
+    mnt.options = NULL;
+    mnt_start();
+    expect_text(in("status"), "running\n");
+    expect_shell("echo 'kill -0 $(cat pid) && echo alive' > exec; cat exec",
+                 "alive\n");
+    mnt_stop(); /* Which pauses, as that is asked for now, and ends them. */
+    assert_false(process_exists("sleep 1236.5"));
+    mnt_start();
+    expect_text(in("status"), "paused\n");
+}
+
+static const struct CMUnitTest tests[] = {
+    e2e_test(a_command_goes_on_under_the_next_daemon),
+    e2e_test(one_that_ended_meanwhile_is_known),
+    e2e_test(more_than_a_pipe_holds_is_not_lost),
+    e2e_test(what_was_left_behind_lives_on),
+    e2e_test(a_paused_sandbox_stays_so),
+    e2e_test(commands_of_two_sessions_go_on),
+    e2e_test(an_adopted_one_can_be_signalled_and_cancelled),
+    e2e_test(the_time_runs_from_the_first_start),
+    e2e_test(a_crash_in_the_midst_of_adoption),
+    e2e_test(ten_rounds_of_kills),
+    e2e_test(a_clean_end_that_keeps_leaves_them),
+};
+
+E2E_MAIN(tests)
