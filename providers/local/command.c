@@ -335,6 +335,7 @@ static void close_by_force(void *arg)
         running_close(running);
         mutex_lock(&local->lock);
     }
+    local->stops--;
     cond_broadcast(&local->quiet);
     mutex_unlock(&local->lock);
 }
@@ -356,6 +357,10 @@ static bool await_quiet(struct local *local, int64_t deadline_ms)
 void command_close_all(struct local *local, bool leave)
 {
     if (leave || !await_quiet(local, clock_deadline(CLOSE_MS))) {
+        /* Counted: all may be quiet before it comes to run. */
+        mutex_lock(&local->lock);
+        local->stops++;
+        mutex_unlock(&local->lock);
         loop_post(local->loop, close_by_force, local);
         (void)await_quiet(local, DEADLINE_NONE);
     }

@@ -509,6 +509,7 @@ int main(int argc, char **argv)
         cleared = clear_group(keeper.self, keeper.group, keeper.name) &&
                   control_close(&keeper.control);
     }
+    shelf_done(&keeper.shelf);
     filter_done(&keeper.filter);
     return cleared && rc == 0 ? 0 : 1;
 }

@@ -30,6 +30,14 @@ static void drop(struct item *item)
     free(item);
 }
 
+void shelf_done(struct shelf *shelf)
+{
+    list_each_safe(node, &shelf->items)
+    {
+        drop(container_of(node, struct item, link));
+    }
+}
+
 void shelf_hold(struct shelf *shelf, const struct wire *wire,
                 int fds[WIRE_FD_MAX])
 {

@@ -17,6 +17,9 @@ struct shelf {
 /** @param shelf will be empty */
 void shelf_init(struct shelf *shelf);
 
+/** @param shelf will be empty */
+void shelf_done(struct shelf *shelf);
+
 /**
  * Keeps a box or a command; without memory it is not kept.
  *

@@ -88,6 +88,8 @@ const struct provider_ops *bench_ops(void);
 void bench_open(struct bench *bench);
 /** @param bench its provider is closed and opened again */
 void bench_reopen(struct bench *bench);
+/** @param bench whose provider was closed: another is opened */
+void bench_open_again(struct bench *bench);
 /** @param bench closed; its directory is removed */
 void bench_close(struct bench *bench);
 

@@ -5,6 +5,8 @@
 #include <sys/types.h>
 
 /** @return how many failed */
+int suite_local_adopt(void);
+/** @return how many failed */
 int suite_local_escapes(void);
 /** @return how many failed */
 int suite_local_isolation(void);

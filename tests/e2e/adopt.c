@@ -251,6 +251,58 @@ static void ten_rounds_of_kills(void **state)
     expect_text(in("execs/1/exit_code"), "4\n");
 }
 
+/* Ours by now, as all that a daemon leaves. */
+static void kill_keeper(void)
+{
+    static const char find[] = "for p in $(cat /proc/%d/task/*/children); do "
+                               "grep -qx sessionfs-keepe /proc/$p/comm && "
+                               "kill -9 $p; done";
+    char script[sizeof(find) + 16];
+
+    (void)snprintf(script, sizeof(script), find, (int)getpid());
+    (void)!system(script);
+}
+
+/* Nobody holds it then. */
+static void without_its_keeper_it_is_lost(void **state)
+{
+    struct child child;
+
+    (void)state;
+    child = begin("echo begun; sleep 1237.5\n");
+    eventually_text(in("execs/1/output"), "begun\n");
+    die(&child);
+    kill_keeper();
+    mnt_start();
+    expect_text(in("status"), "paused\n");
+    expect_text(in("execs/1/status"), "lost\n");
+    expect_text(in("execs/1/output"), "begun\n");
+    expect_text(in("execs/1/wait"), "");
+    eventually(!process_exists("sleep 1237.5"));
+    expect_shell("grep -c sandbox.processes_lost events; echo 'echo again' > "
+                 "exec; cat exec",
+                 "1\nagain\n");
+}
+
+static void twenty_sessions_go_on(void **state)
+{
+    (void)state;
+    expect_shell("for i in $(seq 20); do mkdir ../many$i; echo '{\"command\":"
+                 "\"for i in $(seq 100); do echo $i; sleep 0.02; done; "
+                 "exit 6\",\"background\":true}' > ../many$i/exec.json & "
+                 "done; wait",
+                 "");
+    die(NULL);
+    mnt_start();
+    expect_shell("for i in $(seq 20); do cat ../many$i/execs/1/wait; "
+                 "seq 100 | cmp - ../many$i/execs/1/stdout; done | sort | "
+                 "uniq -c | tr -s ' '",
+                 " 20 6\n");
+    expect_shell("for i in $(seq 20); do echo absent > ../many$i/status & "
+                 "done; wait",
+                 "");
+}
+
 static void a_clean_end_that_keeps_leaves_them(void **state)
 {
     (void)state;
@@ -285,6 +337,8 @@ static const struct CMUnitTest tests[] = {
     e2e_test(the_time_runs_from_the_first_start),
     e2e_test(a_crash_in_the_midst_of_adoption),
     e2e_test(ten_rounds_of_kills),
+    e2e_test(without_its_keeper_it_is_lost),
+    e2e_test(twenty_sessions_go_on),
     e2e_test(a_clean_end_that_keeps_leaves_them),
 };
 

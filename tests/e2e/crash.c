@@ -141,23 +141,27 @@ static void die_at(const struct crash *crash)
     assert_int_equal(WTERMSIG(status), SIGKILL);
 }
 
+/* A local sandbox lives on as it was. */
+static const char *status_after(const struct crash *crash)
+{
+    if (crash->after != AFTER_SANDBOX) {
+        return "absent\n";
+    }
+    if (!mnt_local()) {
+        return "lost\n";
+    }
+    return crash->step == STEP_PAUSE ? "paused\n" : "running\n";
+}
+
 static void check_sandbox(const struct crash *crash)
 {
-    bool has = crash->after == AFTER_SANDBOX;
-
-    /* A local sandbox lives on as it was. */
-    if (!has) {
-        eventually_text(in("status"), "absent\n");
-    } else if (!mnt_local()) {
-        eventually_text(in("status"), "lost\n");
-    } else {
-        eventually_text(in("status"),
-                        crash->step == STEP_PAUSE ? "paused\n" : "running\n");
-    }
-    if (has && mnt_local() && crash->step > STEP_WRITE) {
-        expect_text(in("workspace/kept"), "kept\n");
-    } else if (!has) {
+    eventually_text(in("status"), status_after(crash));
+    if (crash->after != AFTER_SANDBOX) {
         expect_errno(access(in("workspace/kept"), F_OK), ENOENT);
+        return;
+    }
+    if (mnt_local() && crash->step > STEP_WRITE) {
+        expect_text(in("workspace/kept"), "kept\n");
     }
 }
 
