@@ -1,0 +1,352 @@
+/*
+ * Does pieces of work in several directories in turns, and tells how long each
+ * took, as a table, JSON and a chart. contrib/bench/run makes the directories.
+ *
+ * usage: bench [--quick] [--rounds N] [--only NAME] [--json FILE]
+ *              [--chart FILE] [--note KEY=VALUE]... [--session DIR]
+ *              [--beside NAME=COMMAND]... SCRATCH TARGET=DIR...
+ *
+ * SCRATCH is an empty directory for what is worked on. The first target is what
+ * the others are compared with. The exit status is 1 where a piece of work
+ * failed in the first two.
+ */
+#include "contrib/bench/bench.h"
+
+#include "core/cleanup.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    SURE = 2, /* Targets that can do everything. */
+};
+
+static const struct scale scale_full = {
+    .rounds = 9,
+    .files = 2000,
+    .pieces = 64,
+    .blocks = 20000,
+    .dirs = 100,
+    .units = 24,
+    .transactions = 200,
+    .commands = 400,
+};
+
+static const struct scale scale_quick = {
+    .rounds = 3,
+    .files = 300,
+    .pieces = 8,
+    .blocks = 2000,
+    .dirs = 10,
+    .units = 4,
+    .transactions = 20,
+    .commands = 60,
+};
+
+struct options {
+    struct scale scale;
+    const char *only;
+    const char *json;
+    const char *chart;
+    const char *session;
+    const char *beside[TARGETS_MAX];
+    size_t beside_count;
+};
+
+NORETURN static void fail(const char *what, int rc)
+{
+    (void)fprintf(stderr, "bench: %s: %s\n", what, strerror(-rc));
+    exit(2);
+}
+
+/* ---- Measuring ---- */
+
+double now_us(void)
+{
+    struct timespec now;
+
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec * 1e6 + (double)now.tv_nsec / 1e3;
+}
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a;
+    double y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+double median(double *values, size_t count)
+{
+    qsort(values, count, sizeof(*values), compare);
+    return count % 2 ? values[count / 2]
+                     : (values[count / 2 - 1] + values[count / 2]) / 2;
+}
+
+/* Samples of one row in each target; NAN once it could not be done. */
+struct samples {
+    double us[TARGETS_MAX][ROUNDS_MAX];
+    bool cannot[TARGETS_MAX];
+};
+
+static int measure(const struct row *row, const struct scale *scale,
+                   const struct target *target, double *us)
+{
+    int rc = fchdir(target->dir) < 0 ? -errno : 0;
+    double before;
+
+    if (rc == 0 && row->prepare) {
+        rc = row->prepare(scale);
+    }
+    before = now_us();
+    if (rc == 0) {
+        rc = row->work(scale);
+    }
+    *us = now_us() - before;
+    if (rc < 0) {
+        (void)fprintf(stderr, "bench: %s in %s: %s\n", row->name, target->name,
+                      strerror(-rc));
+    }
+    return rc;
+}
+
+/* One round of a row. Who begins changes with the round. */
+static void measure_round(const struct report *report, const struct row *row,
+                          unsigned round, struct samples *samples)
+{
+    for (size_t k = 0; k < report->target_count; k++) {
+        size_t t = (k + round) % report->target_count;
+
+        if (!samples->cannot[t] &&
+            measure(row, report->scale, &report->targets[t],
+                    &samples->us[t][round]) < 0) {
+            samples->cannot[t] = true;
+        }
+    }
+}
+
+static const struct row *const tables[] = {rows_data, rows_names, rows_tools,
+                                           rows_database};
+
+static size_t choose_rows(const char *only, struct result results[ROWS_MAX])
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < ARRAY_SIZE(tables); i++) {
+        for (const struct row *row = tables[i]; row->name; row++) {
+            if (!only || strstr(row->name, only)) {
+                results[count++].row = row;
+            }
+        }
+    }
+    return count;
+}
+
+/* Round by round over all rows: what changes slowly meets all of them. */
+static bool measure_all(struct report *report)
+{
+    static struct samples samples[ROWS_MAX];
+    unsigned rounds = report->scale->rounds;
+    bool good = true;
+
+    for (unsigned round = 0; round < rounds; round++) {
+        for (size_t i = 0; i < report->count; i++) {
+            measure_round(report, report->results[i].row, round, &samples[i]);
+        }
+    }
+    for (size_t i = 0; i < report->count; i++) {
+        for (size_t t = 0; t < report->target_count; t++) {
+            bool cannot = samples[i].cannot[t];
+
+            report->results[i].us[t] =
+                cannot ? NAN : median(samples[i].us[t], rounds);
+            good = good && !(cannot && t < SURE);
+        }
+    }
+    return good;
+}
+
+/* ---- Arguments ---- */
+
+static struct target read_target(char *text)
+{
+    char *dir = strchr(text, '=');
+    struct target target = {.name = text, .dir = -1};
+
+    if (dir) {
+        *dir++ = '\0';
+        target.dir = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    }
+    if (target.dir < 0) {
+        fail(text, -errno);
+    }
+    return target;
+}
+
+static void set_rounds(struct scale *scale, const char *text)
+{
+    unsigned long rounds = strtoul(text, NULL, 10);
+
+    scale->rounds = rounds < 1            ? 1
+                    : rounds > ROUNDS_MAX ? ROUNDS_MAX
+                                          : (unsigned)rounds;
+}
+
+static void set_option(struct options *options, struct report *report, int flag,
+                       char *text)
+{
+    switch (flag) {
+    case 'q':
+        options->scale = scale_quick;
+        break;
+    case 'r':
+        set_rounds(&options->scale, text);
+        break;
+    case 'o':
+        options->only = text;
+        break;
+    case 'j':
+        options->json = text;
+        break;
+    case 'c':
+        options->chart = text;
+        break;
+    case 's':
+        options->session = text;
+        break;
+    case 'b':
+        if (options->beside_count < TARGETS_MAX && strchr(text, '=')) {
+            options->beside[options->beside_count++] = text;
+        }
+        break;
+    case 'n':
+        if (report->note_count < NOTES_MAX && strchr(text, '=')) {
+            report->notes[report->note_count++] = text;
+        }
+        break;
+    default:
+        exit(2);
+    }
+}
+
+static int read_options(int argc, char **argv, struct options *options,
+                        struct report *report)
+{
+    static const struct option names[] = {
+        {"quick", no_argument, NULL, 'q'},
+        {"rounds", required_argument, NULL, 'r'},
+        {"only", required_argument, NULL, 'o'},
+        {"json", required_argument, NULL, 'j'},
+        {"chart", required_argument, NULL, 'c'},
+        {"note", required_argument, NULL, 'n'},
+        {"session", required_argument, NULL, 's'},
+        {"beside", required_argument, NULL, 'b'},
+        {NULL, 0, NULL, 0},
+    };
+    int flag = getopt_long(argc, argv, "", names, NULL);
+
+    while (flag != -1) {
+        set_option(options, report, flag, optarg);
+        flag = getopt_long(argc, argv, "", names, NULL);
+    }
+    if (argc - optind < 2 || argc - optind > TARGETS_MAX + 1) {
+        (void)fprintf(stderr,
+                      "usage: bench [OPTION]... SCRATCH TARGET=DIR...\n");
+        exit(2);
+    }
+    return optind;
+}
+
+/* The machine's own settings change nothing. */
+static void set_environment(const char *scratch)
+{
+    static const char *const pairs[][2] = {
+        {"LC_ALL", "C"},
+        {"GIT_CONFIG_NOSYSTEM", "1"},
+        {"GIT_CONFIG_GLOBAL", "/dev/null"},
+        {"GIT_AUTHOR_NAME", "bench"},
+        {"GIT_AUTHOR_EMAIL", "bench@localhost"},
+        {"GIT_COMMITTER_NAME", "bench"},
+        {"GIT_COMMITTER_EMAIL", "bench@localhost"},
+    };
+
+    for (size_t i = 0; i < ARRAY_SIZE(pairs); i++) {
+        (void)setenv(pairs[i][0], pairs[i][1], 1);
+    }
+    (void)setenv("SOURCES", scratch, 1);
+}
+
+static void prepare(const struct report *report, const char *scratch)
+{
+    int rc = fixture_sources(scratch, report->scale);
+
+    if (rc < 0) {
+        fail("the sources", rc);
+    }
+    for (size_t i = 0; i < report->target_count; i++) {
+        rc = fchdir(report->targets[i].dir) < 0 ? -errno
+                                                : fixture_make(report->scale);
+        if (rc < 0) {
+            (void)fprintf(stderr, "bench: the files in %s: %s\n",
+                          report->targets[i].name, strerror(-rc));
+        }
+    }
+}
+
+static int tell(const struct report *report, const struct options *options)
+{
+    int rc = 0;
+
+    report_table(report, stdout);
+    if (options->json) {
+        rc = report_json(report, options->json);
+    }
+    if (rc == 0 && options->chart) {
+        rc = report_chart(report, options->chart);
+    }
+    return rc;
+}
+
+int main(int argc, char **argv)
+{
+    static struct report report;
+    static struct target targets[TARGETS_MAX];
+    struct options options = {.scale = scale_full};
+    int first = read_options(argc, argv, &options, &report);
+    AUTO_FREE char *scratch = realpath(argv[first], NULL);
+    AUTO_FREE char *session =
+        options.session ? realpath(options.session, NULL) : NULL;
+    bool good;
+    int rc = 0;
+
+    if (!scratch || (options.session && !session)) {
+        fail("a directory", -errno);
+    }
+    report.scale = &options.scale;
+    report.targets = targets;
+    for (int i = first + 1; i < argc; i++) {
+        targets[report.target_count++] = read_target(argv[i]);
+    }
+    report.count = choose_rows(options.only, report.results);
+    set_environment(scratch);
+    prepare(&report, scratch);
+    good = measure_all(&report);
+    if (session) {
+        rc = latencies_measure(&report, session, options.beside,
+                               options.beside_count);
+    }
+    if (rc == 0) {
+        rc = tell(&report, &options);
+    }
+    if (rc < 0) {
+        fail("the end", rc);
+    }
+    return good ? 0 : 1;
+}

@@ -1,0 +1,135 @@
+/*
+ * The benchmark. A row is a piece of work; it is done in each target, which is
+ * a directory, in turns, so that all meet the same machine. What counts is the
+ * ratio of the medians to that of the first target, the base.
+ *
+ * Everything runs with the target's directory as the working directory. What
+ * rows find there is made by fixture_make().
+ */
+#ifndef SESSIONFS_BENCH_H
+#define SESSIONFS_BENCH_H
+
+#include "core/compiler.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+
+enum {
+    TARGETS_MAX = 12,
+    ROUNDS_MAX = 64,
+    ROWS_MAX = 64,
+    NOTES_MAX = 16,
+    BLOCK = 4096,
+    PIECE = 1 << 20,
+    TEXT = 1024, /* Bytes of a small file. */
+};
+
+/* How much is done. */
+struct scale {
+    unsigned rounds;
+    unsigned files;        /* In a directory, of TEXT bytes each. */
+    unsigned pieces;       /* In the large file, of PIECE bytes each. */
+    unsigned blocks;       /* Read or written at random, of BLOCK bytes. */
+    unsigned dirs;         /* In the source tree, 20 files each. */
+    unsigned units;        /* C files to compile. */
+    unsigned transactions; /* Of the database. */
+    unsigned commands;     /* For each latency. */
+};
+
+enum kind {
+    KIND_DATA,
+    KIND_NAMES,
+    KIND_TOOLS,
+    KIND_DATABASE,
+};
+
+/* One step of a row. Returns 0 or a negative errno: a target may not be able
+ * to do it. */
+typedef int step_fn(const struct scale *scale);
+
+struct row {
+    const char *name;
+    const char *what;
+    enum kind kind;
+    step_fn *prepare; /* Not timed; NULL: nothing to prepare. */
+    step_fn *work;
+};
+
+extern const struct row rows_data[];
+extern const struct row rows_names[];
+extern const struct row rows_tools[];
+extern const struct row rows_database[];
+
+struct target {
+    const char *name;
+    int dir;
+};
+
+/* The medians of one row, in microseconds; NAN: cannot. */
+struct result {
+    const struct row *row;
+    double us[TARGETS_MAX];
+};
+
+/* One that is looked at as it is, and the same elsewhere. */
+struct latency {
+    const char *name;
+    double us;
+    double bound; /* 0: none. */
+};
+
+struct report {
+    const struct scale *scale;
+    const struct target *targets;
+    size_t target_count;
+    struct result results[ROWS_MAX];
+    size_t count;
+    struct latency latencies[ROWS_MAX];
+    size_t latency_count;
+    const char *notes[NOTES_MAX]; /* KEY=VALUE, of the machine. */
+    size_t note_count;
+};
+
+/* ---- bench.c ---- */
+
+double now_us(void);
+/* Sorts the values. */
+double median(double *values, size_t count);
+
+/* ---- fixture.c ---- */
+
+/* Makes what rows_tools start from, below `dir`, which $SOURCES names. */
+MUST_USE int fixture_sources(const char *dir, const struct scale *scale);
+/* Makes what rows find in the working directory. */
+MUST_USE int fixture_make(const struct scale *scale);
+/* Runs a shell command; its output is thrown away. */
+MUST_USE int shell(const char *command);
+/* Runs a program by its words. */
+MUST_USE int spawn(char *const argv[]);
+/* Makes `count` small files DIR/PREFIXn. */
+MUST_USE int make_files(const char *dir, char prefix, unsigned count);
+/* The same numbers in each run. */
+unsigned random_next(unsigned *seed);
+
+/* ---- latency.c ---- */
+
+/* Measures what only a session does. `beside`: NAME=COMMAND of other programs
+ * that do as much as `exec true`. */
+MUST_USE int latencies_measure(struct report *report, const char *session,
+                               const char *const *beside, size_t count);
+
+/* ---- report.c ---- */
+
+/* The ratio of a target to the base; NAN: there is none. */
+double ratio_of(const struct result *result, size_t target);
+/* The geometric mean of a target's ratios. */
+double mean_of(const struct report *report, size_t target);
+void report_table(const struct report *report, FILE *out);
+MUST_USE int report_json(const struct report *report, const char *path);
+
+/* ---- chart.c ---- */
+
+MUST_USE int report_chart(const struct report *report, const char *path);
+
+#endif
