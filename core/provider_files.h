@@ -25,7 +25,8 @@ typedef int provider_tree_fn(void *arg, const char *dir,
 /* A file's new content. */
 struct provider_put {
     int fd;                 /* Read from offset 0 to its end. */
-    const struct stat *was; /* Size and mtime that it has now; NULL: any. */
+    const struct stat *was; /* Size and mtime that it has now, mode 0: it is
+                             * not there; NULL: any. */
     unsigned mask;          /* Of enum provider_attr: set with the content, */
     struct stat attr;       /* to this. */
 };

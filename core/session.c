@@ -380,6 +380,7 @@ void session_changed(struct session *session)
 {
     const struct registry_hooks *hooks = &session->registry->hooks;
 
+    session_files_changed(session);
     if (hooks->changed) {
         hooks->changed(hooks->arg, session);
     }

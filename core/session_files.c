@@ -399,6 +399,19 @@ void session_files_open(struct session *session)
     }
 }
 
+void session_files_changed(struct session *session)
+{
+    struct workspace *tree;
+
+    mutex_lock(&session->lock);
+    tree = session->tree ? ws_ref(session->tree) : NULL;
+    mutex_unlock(&session->lock);
+    if (tree) {
+        ws_changed(tree);
+        ws_unref(tree);
+    }
+}
+
 void session_files_drop(struct session *session)
 {
     struct workspace *tree;

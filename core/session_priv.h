@@ -326,6 +326,8 @@ bool session_idle_due_locked(struct session *session) REQUIRES(session->lock);
 MUST_USE int session_files_close(struct session *session, int64_t deadline_ms,
                                  struct err *err) EXCLUDES(session->lock);
 void session_files_open(struct session *session) EXCLUDES(session->lock);
+/* What the tree keeps of files is asked for again. */
+void session_files_changed(struct session *session) EXCLUDES(session->lock);
 /* Forgets the tree: the instance is another one. */
 void session_files_drop(struct session *session) EXCLUDES(session->lock);
 

@@ -42,6 +42,13 @@ bool ws_blocks(const struct workspace *ws)
     return ws->ops->blocks;
 }
 
+void ws_changed(struct workspace *ws)
+{
+    if (ws->ops->changed) {
+        ws->ops->changed(ws);
+    }
+}
+
 void ws_node_init(struct ws_node *node, struct workspace *ws, uint64_t ino)
 {
     node->tree = ws_ref(ws);

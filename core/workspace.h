@@ -80,6 +80,10 @@ void ws_unref(struct workspace *ws);
 /** @param ws a tree @return whether its functions may wait for an engine */
 bool ws_blocks(const struct workspace *ws);
 
+/** @param ws a tree whose files may have changed: what it keeps of them is
+ *  asked for again */
+void ws_changed(struct workspace *ws);
+
 /** @param ws a tree @return its top directory, one more reference */
 struct ws_node *ws_root(struct workspace *ws);
 

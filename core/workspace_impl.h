@@ -56,6 +56,7 @@ struct ws_move {
 struct workspace_ops {
     bool blocks;
 
+    void (*changed)(struct workspace *); /* NULL: it keeps nothing. */
     void (*free)(struct workspace *);
     /* Takes an unreferenced node out of the table; tree->lock is held. */
     void (*node_unhash)(struct ws_node *);

@@ -9,6 +9,10 @@
 #include <string.h>
 #include <time.h>
 
+enum {
+    KEEP_MS = 1000 /* How long an answer of the engine holds. */
+};
+
 struct remote *remote_of(struct workspace *ws)
 {
     return container_of(ws, struct remote, base);
@@ -37,6 +41,7 @@ static void remote_free(struct workspace *ws)
     struct remote *r = remote_of(ws);
 
     remote_nodes_done(r);
+    remote_cache_free(r->cache);
     cond_done(&r->turn);
     ws_done(ws);
     free_copies(r);
@@ -50,22 +55,34 @@ struct about {
 };
 
 static int begin(struct about *about, struct ws_node *base, const char *name,
-                 struct err *err)
+                 const struct ws_ctx *ctx, struct err *err)
 {
     struct remote_node *node = remote_node_of(base);
     int rc = remote_path(node, name, &about->path, err);
 
-    if (rc < 0) {
-        return rc;
-    }
     about->r = remote_tree(node);
-    provider_files_begin(about->r->provider);
-    return 0;
+    return rc < 0 ? rc : remote_begin(about->r, &ctx->limits, err);
 }
 
+/* Forgets what was known of a file that is about to be, or was, changed, and of
+ * its other names, which nobody can tell. */
+static void forget(struct remote *r, const char *path)
+{
+    struct stat attr;
+
+    if (remote_cache_find(r->cache, path, &attr) == REMOTE_THERE &&
+        !S_ISDIR(attr.st_mode) && attr.st_nlink > 1) {
+        remote_cache_changed(r->cache);
+    }
+    remote_cache_forget(r->cache, path);
+}
+
+/* Ends a call that changes the file. */
 static int end(const struct about *about, int rc, struct err *err)
 {
-    return (int)provider_files_end(about->r->provider, rc, err);
+    rc = (int)remote_end(about->r, rc, err);
+    forget(about->r, about->path.text);
+    return rc;
 }
 
 /* For slots that a provider may lack. */
@@ -78,16 +95,11 @@ static int stat_path(struct ws_node *node, const char *name,
                      const struct ws_ctx *ctx, struct stat *out,
                      struct err *err)
 {
-    struct about about;
-    int rc = begin(&about, node, name, err);
+    struct remote *r = remote_of(node->tree);
+    struct remote_path path;
+    int rc = remote_path(remote_node_of(node), name, &path, err);
 
-    if (rc < 0) {
-        return rc;
-    }
-    memset(out, 0, sizeof(*out));
-    rc = about.r->files->stat(about.r->provider, &about.r->sandbox,
-                              about.path.text, &ctx->limits, out, err);
-    return end(&about, rc, err);
+    return rc < 0 ? rc : remote_attr(r, path.text, &ctx->limits, out, err);
 }
 
 static int remote_lookup(struct ws_node *dir, const char *name,
@@ -164,7 +176,7 @@ static int set_attr(struct ws_node *node, unsigned mask,
     if (!r->files->set_attr) {
         return cannot(err);
     }
-    rc = begin(&about, node, NULL, err);
+    rc = begin(&about, node, NULL, ctx, err);
     if (rc < 0) {
         return rc;
     }
@@ -187,30 +199,32 @@ static int remote_readlink(struct ws_node *node, const struct ws_ctx *ctx,
                            char *out, size_t size, struct err *err)
 {
     struct remote_node *link = remote_node_of(node);
+    struct remote *r = remote_tree(link);
     unsigned depth = remote_depth(link);
-    struct about about;
+    struct remote_path path;
     int rc;
 
     if (!S_ISLNK(link->type)) {
         return err_set(err, EINVAL, "not a link");
     }
-    rc = begin(&about, node, NULL, err);
+    rc = remote_path(link, NULL, &path, err);
+    if (rc == 0) {
+        rc = remote_begin(r, &ctx->limits, err);
+    }
     if (rc < 0) {
         return rc;
     }
-    rc = about.r->files->read_link(about.r->provider, &about.r->sandbox,
-                                   about.path.text, &ctx->limits, out, size,
-                                   err);
-    rc = end(&about, rc, err);
+    rc = r->files->read_link(r->provider, &r->sandbox, path.text, &ctx->limits,
+                             out, size, err);
+    rc = (int)remote_end(r, rc, err);
     if (rc < 0) {
         return rc;
     }
     out[size - 1] = '\0';
-    if (about.r->view.raw_links) {
+    if (r->view.raw_links) {
         return 0;
     }
-    rc = ws_link_check(out, size, depth, depth,
-                       about.r->instance.workspace_path);
+    rc = ws_link_check(out, size, depth, depth, r->instance.workspace_path);
     return rc < 0 ? err_set(err, -rc, "the link leads out of the workspace")
                   : 0;
 }
@@ -224,7 +238,7 @@ static int remote_mkdir(const struct ws_place *place, struct ws_node **out,
     if (!remote_of(place->dir->tree)->files->make_dir) {
         return cannot(err);
     }
-    rc = begin(&about, place->dir, place->name, err);
+    rc = begin(&about, place->dir, place->name, place->ctx, err);
     if (rc < 0) {
         return rc;
     }
@@ -232,6 +246,9 @@ static int remote_mkdir(const struct ws_place *place, struct ws_node **out,
                                   about.path.text, place->mode,
                                   &place->ctx->limits, err);
     rc = end(&about, rc, err);
+    if (rc == 0) {
+        remote_cache_empty(about.r->cache, about.path.text);
+    }
     return rc < 0 ? rc
                   : remote_lookup(place->dir, place->name, place->ctx, out,
                                   attr, err);
@@ -246,7 +263,7 @@ static int make_file(const struct ws_place *place, struct err *err)
     if (!remote_of(place->dir->tree)->files->create) {
         return cannot(err);
     }
-    rc = begin(&about, place->dir, place->name, err);
+    rc = begin(&about, place->dir, place->name, place->ctx, err);
     if (rc < 0) {
         return rc;
     }
@@ -280,7 +297,7 @@ static int remote_symlink(const struct ws_place *place, const char *target,
     if (!remote_of(place->dir->tree)->files->symlink) {
         return cannot(err);
     }
-    rc = begin(&about, place->dir, place->name, err);
+    rc = begin(&about, place->dir, place->name, place->ctx, err);
     if (rc < 0) {
         return rc;
     }
@@ -304,7 +321,7 @@ static int remote_link(struct ws_node *node, const struct ws_place *place,
     }
     rc = remote_path(remote_node_of(node), NULL, &from, err);
     if (rc == 0) {
-        rc = begin(&about, place->dir, place->name, err);
+        rc = begin(&about, place->dir, place->name, place->ctx, err);
     }
     if (rc < 0) {
         return rc;
@@ -312,6 +329,7 @@ static int remote_link(struct ws_node *node, const struct ws_place *place,
     rc = about.r->files->link(about.r->provider, &about.r->sandbox, from.text,
                               about.path.text, &place->ctx->limits, err);
     rc = end(&about, rc, err);
+    remote_cache_changed(about.r->cache); /* All its names tell of the new. */
     if (rc < 0) {
         return rc;
     }
@@ -329,7 +347,7 @@ static int remote_remove(struct ws_node *dir, const char *name, bool is_dir,
     if (!remote_of(dir->tree)->files->remove) {
         return cannot(err);
     }
-    rc = begin(&about, dir, name, err);
+    rc = begin(&about, dir, name, ctx, err);
     if (rc < 0) {
         return rc;
     }
@@ -337,6 +355,7 @@ static int remote_remove(struct ws_node *dir, const char *name, bool is_dir,
                                 about.path.text, is_dir, &ctx->limits, err);
     rc = end(&about, rc, err);
     if (rc == 0) {
+        remote_cache_set(about.r->cache, about.path.text, NULL);
         remote_node_removed(remote_node_of(dir), name);
     }
     return rc;
@@ -353,7 +372,7 @@ static int remote_rename(const struct ws_move *move, struct err *err)
     }
     rc = remote_path(remote_node_of(move->from), move->name, &from, err);
     if (rc == 0) {
-        rc = begin(&about, move->to, move->new_name, err);
+        rc = begin(&about, move->to, move->new_name, move->ctx, err);
     }
     if (rc < 0) {
         return rc;
@@ -362,6 +381,7 @@ static int remote_rename(const struct ws_move *move, struct err *err)
                                 about.path.text, move->flags,
                                 &move->ctx->limits, err);
     rc = end(&about, rc, err);
+    remote_cache_forget(about.r->cache, from.text);
     if (rc == 0) {
         remote_node_moved(move);
     }
@@ -410,9 +430,12 @@ static int remote_statfs(struct workspace *ws, const struct ws_ctx *ctx,
     if (!r->files->statfs) {
         return cannot(err);
     }
-    provider_files_begin(r->provider);
+    rc = remote_begin(r, &ctx->limits, err);
+    if (rc < 0) {
+        return rc;
+    }
     rc = r->files->statfs(r->provider, &r->sandbox, &ctx->limits, &room, err);
-    rc = (int)provider_files_end(r->provider, rc, err);
+    rc = (int)remote_end(r, rc, err);
     if (rc == 0) {
         room.f_namemax = NAME_MAX;
         *out = room;
@@ -420,8 +443,14 @@ static int remote_statfs(struct workspace *ws, const struct ws_ctx *ctx,
     return rc;
 }
 
+static void remote_changed(struct workspace *ws)
+{
+    remote_cache_changed(remote_of(ws)->cache);
+}
+
 static const struct workspace_ops remote_ops = {
     .blocks = true,
+    .changed = remote_changed,
     .free = remote_free,
     .node_unhash = remote_node_unhash,
     .node_free = remote_node_free,
@@ -482,7 +511,11 @@ int ws_new_remote(struct provider *provider, const struct sandbox *sandbox,
     r->provider = provider;
     r->files = provider->ops->files;
     r->view = *view;
-    if (copy_sandbox(r, sandbox) < 0 || remote_nodes_init(r) < 0) {
+    list_init(&r->loads);
+    r->walk.at_ms = INT64_MIN / 2;
+    r->cache = remote_cache_new(KEEP_MS);
+    if (!r->cache || copy_sandbox(r, sandbox) < 0 || remote_nodes_init(r) < 0) {
+        remote_cache_free(r->cache);
         free_copies(r);
         free(r);
         return err_set(err, ENOMEM, "out of memory");

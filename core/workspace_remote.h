@@ -2,17 +2,18 @@
  * Inside of the tree over a provider's file calls. Private to
  * core/workspace_remote*.c.
  *
- * The small version: nothing is cached and nothing staged. Each function is
- * one call of the provider, or two where POSIX asks for more than its calls
- * give, and what was written is with the engine. A node is a path: a rename
- * through us moves it with all below it. What the engine renames by itself is
- * gone under the old path and found under the new one. A file that is removed
- * or replaced while it is open can no longer be reached: -ESTALE. All files
- * are shown as the mounting user's, since no call tells the default user.
+ * Names, attributes and listings are kept for a second (remote_cache.h), and
+ * no longer than until a command ends. A node is a path: a rename through us
+ * moves it with all below it. What the engine renames by itself is gone under
+ * the old path and found under the new one. A file that is removed or replaced
+ * while it is open can no longer be reached: -ESTALE. All files are shown as
+ * the mounting user's, since no call tells the default user.
  */
 #ifndef SESSIONFS_WORKSPACE_REMOTE_H
 #define SESSIONFS_WORKSPACE_REMOTE_H
 
+#include "core/list.h"
+#include "core/remote_cache.h"
 #include "core/workspace_impl.h"
 
 enum {
@@ -30,6 +31,14 @@ struct remote_node {
     bool gone; /* Removed or replaced: not in the table. */
 };
 
+/* Who was asked for last, to see a walk. */
+struct remote_walk {
+    char path[REMOTE_PATH_SIZE]; /* The last directory that was told. */
+    int64_t at_ms;
+    char wide[REMOTE_PATH_SIZE]; /* A tree that is too large to be told. */
+    int64_t wide_until_ms;
+};
+
 struct remote {
     struct workspace base;
     struct provider *provider;
@@ -38,13 +47,17 @@ struct remote {
     struct instance instance;
     struct ws_view view;
     struct remote_node root;
+    struct remote_cache *cache;
 
     /* By base.lock. */
+    struct list loads; /* Of directories that are being told. */
+    struct remote_walk walk;
+    unsigned calls; /* Of the engine, under way. */
     struct remote_node **buckets;
     size_t n_buckets; /* A power of two. */
     size_t n_nodes;
-    bool appending; /* Somebody finds the end of a file and writes there. */
-    struct cond turn;
+    bool appending;   /* Somebody finds the end of a file and writes there. */
+    struct cond turn; /* Something that somebody may wait for has ended. */
 };
 
 struct remote_file {
@@ -63,6 +76,62 @@ struct remote *remote_tree(const struct remote_node *node);
 struct remote_path {
     char text[REMOTE_PATH_SIZE];
 };
+
+/* ---- Calls, names and attributes: remote_walk.c ---- */
+
+/**
+ * Waits for r->turn, for a short while at most.
+ *
+ * @param r      its lock is held
+ * @param limits deadline and token
+ * @param err    filled on failure
+ * @return 0: look again; -ETIMEDOUT, -ECANCELED
+ */
+MUST_USE int remote_wait(struct remote *r, const struct limits *limits,
+                         struct err *err) REQUIRES(r->base.lock);
+
+/**
+ * Begins a call of the engine, when few enough are under way.
+ *
+ * @param r      the tree
+ * @param limits deadline and token
+ * @param err    filled on failure
+ * @return 0, and remote_end() follows; -ETIMEDOUT, -ECANCELED
+ */
+MUST_USE int remote_begin(struct remote *r, const struct limits *limits,
+                          struct err *err);
+/** @param r the tree @param rc what the slot said @param err filled where the
+ *  slot forgot to @return rc */
+MUST_USE ssize_t remote_end(struct remote *r, ssize_t rc, struct err *err);
+
+/**
+ * The engine's attributes of a file, as known or asked for.
+ *
+ * @param r      the tree
+ * @param path   of the file
+ * @param limits deadline and token
+ * @param out    written on success
+ * @param err    filled on failure
+ * @return 0, -ENOENT, or what the engine said
+ */
+MUST_USE int remote_attr(struct remote *r, const char *path,
+                         const struct limits *limits, struct stat *out,
+                         struct err *err);
+
+/**
+ * The engine's entries of a directory, as known or asked for.
+ *
+ * @param r      the tree
+ * @param dir    path of the directory
+ * @param limits deadline and token
+ * @param fn     called for each; calls nothing of the tree
+ * @param arg    given to fn
+ * @param err    filled on failure
+ * @return 0, what fn said, or what the engine said
+ */
+MUST_USE int remote_list(struct remote *r, const char *dir,
+                         const struct limits *limits, provider_entry_fn *fn,
+                         void *arg, struct err *err);
 
 /* ---- Nodes: workspace_remote_nodes.c ---- */
 

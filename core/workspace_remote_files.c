@@ -2,7 +2,6 @@
 #include "core/workspace_remote.h"
 
 #include "core/cleanup.h"
-#include "core/log.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -84,11 +83,14 @@ ssize_t remote_read(struct ws_file *file, void *out, size_t size, off_t offset,
         return n;
     }
     do {
-        provider_files_begin(r->provider);
+        n = remote_begin(r, &ctx->limits, err);
+        if (n < 0) {
+            return n;
+        }
         n = r->files->read_at(r->provider, &r->sandbox, path.text,
                               (char *)out + done, size - done,
                               (uint64_t)offset + done, &ctx->limits, err);
-        n = provider_files_end(r->provider, n, err);
+        n = remote_end(r, n, err);
         if (n > (ssize_t)(size - done)) {
             return err_set(err, EIO, "the engine sent more than was asked");
         }
@@ -111,10 +113,14 @@ static ssize_t write_at(struct ws_file *file, const void *data, size_t size,
     if (!r->files->write_at) {
         return err_set(err, EOPNOTSUPP, "the provider cannot write");
     }
-    provider_files_begin(r->provider);
+    rc = remote_begin(r, &ctx->limits, err);
+    if (rc < 0) {
+        return rc;
+    }
     rc = r->files->write_at(r->provider, &r->sandbox, path.text, data, size,
                             offset, &ctx->limits, err);
-    rc = provider_files_end(r->provider, rc, err);
+    rc = remote_end(r, rc, err);
+    remote_cache_forget(r->cache, path.text);
     return rc < 0 ? rc : (ssize_t)size;
 }
 
@@ -286,23 +292,10 @@ int remote_fsyncdir(struct ws_dir *dir, bool data_only,
     return 0; /* Nothing is held back here. */
 }
 
-static bool is_name(const char *name)
-{
-    size_t len = strlen(name);
-
-    return len && len <= NAME_MAX && !strchr(name, '/') &&
-           strcmp(name, ".") != 0 && strcmp(name, "..") != 0;
-}
-
-/* An entry of the engine's listing; a name that cannot be one is left out. */
 static int gather(void *arg, const struct provider_entry *entry)
 {
     struct remote_dir *list = arg;
 
-    if (!is_name(entry->name)) {
-        log_warning("an engine's listing holds the name '%.255s'", entry->name);
-        return 0;
-    }
     if (list->n == list->room) {
         size_t room = list->room ? list->room * 2 : 64;
         struct entry *wide = realloc(list->entries, room * sizeof(*wide));
@@ -337,10 +330,7 @@ static int list(struct remote_dir *dir, const struct ws_ctx *ctx,
     if (rc < 0) {
         return rc;
     }
-    provider_files_begin(r->provider);
-    rc = r->files->list(r->provider, &r->sandbox, path.text, &ctx->limits,
-                        gather, &found, err);
-    rc = (int)provider_files_end(r->provider, rc, err);
+    rc = remote_list(r, path.text, &ctx->limits, gather, &found, err);
     if (rc < 0) {
         free_entries(found.entries, found.n);
         return rc;

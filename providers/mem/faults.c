@@ -10,7 +10,8 @@
  *
  * and deadline and token end every wait. The operations are: create resume
  * pause destroy status exec, and those on files: stat list create_file
- * make_dir remove rename symlink read_link set_attr read write link statfs.
+ * make_dir remove rename symlink read_link set_attr read write link statfs tree
+ * get put.
  *
  * A file lost@ID makes the sandbox vanish behind the daemon's back, paused@ID
  * stops it, at the next operation on it; the file is removed then.

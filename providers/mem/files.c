@@ -6,17 +6,13 @@
 #include <string.h>
 #include <time.h>
 
-/*
- * Begins a call: on success the lock is held and the sandbox is there. Names
- * and attributes are known of a paused one, too; its data is not.
- */
-static int enter(struct provider *provider, const struct sandbox *sandbox,
-                 const char *op, const struct limits *limits,
-                 struct mem_box **out, struct err *err) NO_TSA
+int mem_enter(struct provider *provider, const struct sandbox *sandbox,
+              const char *op, const struct limits *limits, struct mem_box **out,
+              struct err *err) NO_TSA
 {
-    static const char *const running[] = {"read",     "write",    "create_file",
-                                          "make_dir", "remove",   "rename",
-                                          "symlink",  "set_attr", "link"};
+    static const char *const running[] = {
+        "read",    "write",    "create_file", "make_dir", "remove", "rename",
+        "symlink", "set_attr", "link",        "get",      "put"};
     struct mem *mem = mem_of(provider);
     struct mem_box *box;
     int rc = mem_fault(mem, op, sandbox, limits, err);
@@ -42,7 +38,7 @@ static int enter(struct provider *provider, const struct sandbox *sandbox,
     return 0;
 }
 
-static void leave(struct provider *provider) NO_TSA
+void mem_leave(struct provider *provider) NO_TSA
 {
     mutex_unlock(&mem_of(provider)->lock);
 }
@@ -53,7 +49,7 @@ static int mem_stat(struct provider *provider, const struct sandbox *sandbox,
 {
     struct mem_inode *inode = NULL;
     struct mem_box *box;
-    int rc = enter(provider, sandbox, "stat", limits, &box, err);
+    int rc = mem_enter(provider, sandbox, "stat", limits, &box, err);
 
     if (rc < 0) {
         return rc;
@@ -62,11 +58,11 @@ static int mem_stat(struct provider *provider, const struct sandbox *sandbox,
     if (rc == 0) {
         *out = inode->attr;
     }
-    leave(provider);
+    mem_leave(provider);
     return rc;
 }
 
-static void free_entries(struct provider_entry *entries, size_t n)
+void mem_free_entries(struct provider_entry *entries, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         free((void *)(uintptr_t)entries[i].name);
@@ -74,10 +70,8 @@ static void free_entries(struct provider_entry *entries, size_t n)
     free(entries);
 }
 
-/* Copies a directory's entries, so that no lock is held while they are told.
- */
-static int copy_names(struct mem_box *box, const char *path,
-                      struct provider_entry **out, size_t *n, struct err *err)
+int mem_copy_names(struct mem_box *box, const char *path,
+                   struct provider_entry **out, size_t *n, struct err *err)
 {
     struct mem_inode *dir = NULL;
     struct provider_entry *entries;
@@ -106,7 +100,7 @@ static int copy_names(struct mem_box *box, const char *path,
         entries[count].name = strdup(name->name);
         entries[count].attr = name->inode->attr;
         if (!entries[count].name) {
-            free_entries(entries, count);
+            mem_free_entries(entries, count);
             return err_set(err, ENOMEM, "out of memory");
         }
         count++;
@@ -123,20 +117,20 @@ static int mem_list(struct provider *provider, const struct sandbox *sandbox,
     struct provider_entry *entries = NULL;
     struct mem_box *box;
     size_t n = 0;
-    int rc = enter(provider, sandbox, "list", limits, &box, err);
+    int rc = mem_enter(provider, sandbox, "list", limits, &box, err);
 
     if (rc < 0) {
         return rc;
     }
-    rc = copy_names(box, path, &entries, &n, err);
-    leave(provider);
+    rc = mem_copy_names(box, path, &entries, &n, err);
+    mem_leave(provider);
     if (rc < 0) {
         return rc;
     }
     for (size_t i = 0; rc == 0 && i < n; i++) {
         rc = fn(arg, &entries[i]);
     }
-    free_entries(entries, n);
+    mem_free_entries(entries, n);
     return rc < 0 ? err_set(err, -rc, "the listing was ended") : 0;
 }
 
@@ -147,7 +141,7 @@ static int make(struct provider *provider, const struct sandbox *sandbox,
 {
     struct mem_inode *inode = NULL;
     struct mem_box *box;
-    int rc = enter(provider, sandbox, op, limits, &box, err);
+    int rc = mem_enter(provider, sandbox, op, limits, &box, err);
 
     if (rc < 0) {
         return rc;
@@ -156,7 +150,7 @@ static int make(struct provider *provider, const struct sandbox *sandbox,
     if (rc == 0 && target) {
         rc = mem_tree_write(box, inode, target, strlen(target), 0, err);
     }
-    leave(provider);
+    mem_leave(provider);
     return rc;
 }
 
@@ -191,11 +185,11 @@ static int mem_remove(struct provider *provider, const struct sandbox *sandbox,
                       struct err *err)
 {
     struct mem_box *box;
-    int rc = enter(provider, sandbox, "remove", limits, &box, err);
+    int rc = mem_enter(provider, sandbox, "remove", limits, &box, err);
 
     if (rc == 0) {
         rc = mem_tree_remove(box, path, dir, err);
-        leave(provider);
+        mem_leave(provider);
     }
     return rc;
 }
@@ -205,11 +199,11 @@ static int mem_rename(struct provider *provider, const struct sandbox *sandbox,
                       const struct limits *limits, struct err *err)
 {
     struct mem_box *box;
-    int rc = enter(provider, sandbox, "rename", limits, &box, err);
+    int rc = mem_enter(provider, sandbox, "rename", limits, &box, err);
 
     if (rc == 0) {
         rc = mem_tree_rename(box, from, to, flags, err);
-        leave(provider);
+        mem_leave(provider);
     }
     return rc;
 }
@@ -219,11 +213,11 @@ static int mem_link(struct provider *provider, const struct sandbox *sandbox,
                     const struct limits *limits, struct err *err)
 {
     struct mem_box *box;
-    int rc = enter(provider, sandbox, "link", limits, &box, err);
+    int rc = mem_enter(provider, sandbox, "link", limits, &box, err);
 
     if (rc == 0) {
         rc = mem_tree_link(box, from, to, err);
-        leave(provider);
+        mem_leave(provider);
     }
     return rc;
 }
@@ -235,7 +229,7 @@ static int mem_read_link(struct provider *provider,
 {
     struct mem_inode *inode = NULL;
     struct mem_box *box;
-    int rc = enter(provider, sandbox, "read_link", limits, &box, err);
+    int rc = mem_enter(provider, sandbox, "read_link", limits, &box, err);
 
     if (rc < 0) {
         return rc;
@@ -251,12 +245,12 @@ static int mem_read_link(struct provider *provider,
         memcpy(out, inode->data, (size_t)inode->attr.st_size);
         out[inode->attr.st_size] = '\0';
     }
-    leave(provider);
+    mem_leave(provider);
     return rc;
 }
 
-static int set_attr(struct mem_box *box, struct mem_inode *inode, unsigned mask,
-                    const struct stat *want, struct err *err)
+int mem_apply_attr(struct mem_box *box, struct mem_inode *inode, unsigned mask,
+                   const struct stat *want, struct err *err)
 {
     struct stat *attr = &inode->attr;
     int rc = 0;
@@ -297,22 +291,21 @@ static int mem_set_attr(struct provider *provider,
 {
     struct mem_inode *inode = NULL;
     struct mem_box *box;
-    int rc = enter(provider, sandbox, "set_attr", limits, &box, err);
+    int rc = mem_enter(provider, sandbox, "set_attr", limits, &box, err);
 
     if (rc < 0) {
         return rc;
     }
     rc = mem_tree_find(box, path, &inode, err);
     if (rc == 0) {
-        rc = set_attr(box, inode, mask, want, err);
+        rc = mem_apply_attr(box, inode, mask, want, err);
     }
-    leave(provider);
+    mem_leave(provider);
     return rc;
 }
 
-/* Finds a file that has data. */
-static int find_file(struct mem_box *box, const char *path,
-                     struct mem_inode **out, struct err *err)
+int mem_find_file(struct mem_box *box, const char *path, struct mem_inode **out,
+                  struct err *err)
 {
     int rc = mem_tree_find(box, path, out, err);
 
@@ -336,18 +329,18 @@ static ssize_t mem_read_at(struct provider *provider,
     struct mem_inode *inode = NULL;
     struct mem_box *box;
     size_t n = 0;
-    int rc = enter(provider, sandbox, "read", limits, &box, err);
+    int rc = mem_enter(provider, sandbox, "read", limits, &box, err);
 
     if (rc < 0) {
         return rc;
     }
-    rc = find_file(box, path, &inode, err);
+    rc = mem_find_file(box, path, &inode, err);
     if (rc == 0 && offset < (uint64_t)inode->attr.st_size) {
         n = (size_t)((uint64_t)inode->attr.st_size - offset);
         n = n < size ? n : size;
         memcpy(out, inode->data + offset, n);
     }
-    leave(provider);
+    mem_leave(provider);
     return rc < 0 ? rc : (ssize_t)n;
 }
 
@@ -358,16 +351,16 @@ static int mem_write_at(struct provider *provider,
 {
     struct mem_inode *inode = NULL;
     struct mem_box *box;
-    int rc = enter(provider, sandbox, "write", limits, &box, err);
+    int rc = mem_enter(provider, sandbox, "write", limits, &box, err);
 
     if (rc < 0) {
         return rc;
     }
-    rc = find_file(box, path, &inode, err);
+    rc = mem_find_file(box, path, &inode, err);
     if (rc == 0) {
         rc = mem_tree_write(box, inode, data, size, offset, err);
     }
-    leave(provider);
+    mem_leave(provider);
     return rc;
 }
 
@@ -376,7 +369,7 @@ static int mem_statfs(struct provider *provider, const struct sandbox *sandbox,
                       struct err *err)
 {
     struct mem_box *box;
-    int rc = enter(provider, sandbox, "statfs", limits, &box, err);
+    int rc = mem_enter(provider, sandbox, "statfs", limits, &box, err);
 
     if (rc < 0) {
         return rc;
@@ -391,7 +384,7 @@ static int mem_statfs(struct provider *provider, const struct sandbox *sandbox,
     out->f_ffree = out->f_files - box->last_ino % out->f_files;
     out->f_favail = out->f_ffree;
     out->f_namemax = 255;
-    leave(provider);
+    mem_leave(provider);
     return 0;
 }
 
@@ -409,4 +402,8 @@ const struct provider_files mem_files = {
     .write_at = mem_write_at,
     .link = mem_link,
     .statfs = mem_statfs,
+    .at_once = 16,
+    .tree = mem_tell_tree,
+    .get = mem_get_file,
+    .put = mem_put_file,
 };

@@ -157,6 +157,67 @@ MUST_USE int mem_tree_write(struct mem_box *box, struct mem_inode *inode,
 
 extern const struct provider_files mem_files;
 
+/* ---- Steps of file calls: files.c, for whole.c ---- */
+
+/**
+ * Begins a call: on success the lock is held and the sandbox is there. Names
+ * and attributes are known of a paused one, too; its data is not.
+ *
+ * @param provider a mem
+ * @param sandbox  which
+ * @param op       as faults.c names it
+ * @param limits   deadline and token
+ * @param out      the sandbox, on success
+ * @param err      filled on failure
+ * @return 0, or what the fault said, -ESTALE, -EHOSTDOWN
+ */
+MUST_USE int mem_enter(struct provider *provider, const struct sandbox *sandbox,
+                       const char *op, const struct limits *limits,
+                       struct mem_box **out, struct err *err) NO_TSA;
+/** @param provider whose lock is given back */
+void mem_leave(struct provider *provider) NO_TSA;
+
+/**
+ * Copies a directory's entries, so that no lock is held while they are told.
+ *
+ * @param box  the sandbox
+ * @param path a directory
+ * @param out  the entries, for mem_free_entries(), on success
+ * @param n    how many
+ * @param err  filled on failure
+ * @return 0, -ENOENT, -ENOTDIR, -ENOMEM
+ */
+MUST_USE int mem_copy_names(struct mem_box *box, const char *path,
+                            struct provider_entry **out, size_t *n,
+                            struct err *err);
+/** @param entries freed with their names @param n how many */
+void mem_free_entries(struct provider_entry *entries, size_t n);
+
+/** @param box the sandbox @param path of a file that has data @param out the
+ *  file @param err filled on failure @return 0, -EISDIR, -ELOOP, -ENOENT */
+MUST_USE int mem_find_file(struct mem_box *box, const char *path,
+                           struct mem_inode **out, struct err *err);
+
+/** @param box the sandbox @param inode changed @param mask which attributes
+ *  @param want their values @param err filled on failure @return 0, -EISDIR …
+ */
+MUST_USE int mem_apply_attr(struct mem_box *box, struct mem_inode *inode,
+                            unsigned mask, const struct stat *want,
+                            struct err *err);
+
+/* ---- Calls that save round trips: whole.c, as struct provider_files ---- */
+
+int mem_tell_tree(struct provider *provider, const struct sandbox *sandbox,
+                  const char *path, size_t most, const struct limits *limits,
+                  provider_tree_fn *fn, void *arg, struct err *err);
+int mem_get_file(struct provider *provider, const struct sandbox *sandbox,
+                 const char *path, int fd, const struct limits *limits,
+                 struct stat *was, struct err *err);
+int mem_put_file(struct provider *provider, const struct sandbox *sandbox,
+                 const char *path, const struct provider_put *put,
+                 const struct limits *limits, struct stat *now,
+                 struct err *err);
+
 /* ---- Words of commands about files: verbs.c; the lock is held ---- */
 
 /** @param word of a command @return whether mem_run_verb() knows it */

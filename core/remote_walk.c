@@ -1,0 +1,448 @@
+/*
+ * What is known of a sandbox's files, or is asked for now: a name, a listing,
+ * or a whole tree where somebody walks.
+ */
+#include "core/workspace_remote.h"
+
+#include "core/cleanup.h"
+#include "core/clock.h"
+#include "core/log.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    SLICE_MS = 50,       /* How often a wait looks at its token. */
+    WALK_MS = 2000,      /* Two directories within this time: a walk. */
+    WIDE_MS = 60 * 1000, /* How long a tree counts as too large to be told. */
+    TREE_MOST = 16384,   /* Names of a tree that is told at once. */
+};
+
+/* ---- Calls ---- */
+
+int remote_wait(struct remote *r, const struct limits *limits, struct err *err)
+{
+    int64_t until = clock_deadline(SLICE_MS);
+
+    if (limits->deadline_ms < until) {
+        until = limits->deadline_ms;
+    }
+    (void)cond_wait(&r->turn, &r->base.lock, until);
+    return limits_check(limits, "other calls of the engine do not end", err);
+}
+
+int remote_begin(struct remote *r, const struct limits *limits, struct err *err)
+{
+    unsigned most = r->files->at_once ? r->files->at_once : 1;
+    int rc = 0;
+
+    mutex_lock(&r->base.lock);
+    while (r->calls >= most && rc == 0) {
+        rc = remote_wait(r, limits, err);
+    }
+    r->calls += rc == 0;
+    mutex_unlock(&r->base.lock);
+    if (rc == 0) {
+        provider_files_begin(r->provider);
+    }
+    return rc;
+}
+
+ssize_t remote_end(struct remote *r, ssize_t rc, struct err *err)
+{
+    rc = provider_files_end(r->provider, rc, err);
+    mutex_lock(&r->base.lock);
+    r->calls--;
+    cond_broadcast(&r->turn);
+    mutex_unlock(&r->base.lock);
+    return rc;
+}
+
+/* ---- One load of a directory at a time ---- */
+
+struct remote_load {
+    struct list link; /* r->loads */
+    const char *path;
+    bool tree;
+};
+
+/* The length of a path's directory. */
+static size_t dir_len(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash ? (size_t)(slash - path) : 0;
+}
+
+/* Whether a path of some length is dir or lies below it. */
+static bool lies_in(const char *path, size_t len, const char *dir)
+{
+    size_t n = strlen(dir);
+
+    return !n || (len >= n && strncmp(path, dir, n) == 0 &&
+                  (len == n || path[n] == '/'));
+}
+
+/* Whether the directory of that name is being told now. */
+static bool is_coming(struct remote *r, const char *dir, size_t len)
+    REQUIRES(r->base.lock)
+{
+    list_each(node, &r->loads)
+    {
+        const struct remote_load *load =
+            container_of(node, struct remote_load, link);
+
+        if (load->tree ? lies_in(dir, len, load->path)
+                       : strlen(load->path) == len &&
+                             strncmp(load->path, dir, len) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Waits while somebody else loads a directory; 1 where somebody did. */
+static int wait_for_it(struct remote *r, const char *dir, size_t len,
+                       const struct limits *limits, struct err *err)
+{
+    int rc = 0;
+    bool waited = false;
+
+    mutex_lock(&r->base.lock);
+    while (rc == 0 && is_coming(r, dir, len)) {
+        waited = true;
+        rc = remote_wait(r, limits, err);
+    }
+    mutex_unlock(&r->base.lock);
+    return rc < 0 ? rc : waited;
+}
+
+/* The length of the path that both begin with, in whole names. */
+static size_t common_len(const char *a, const char *b)
+{
+    size_t len = 0;
+
+    for (size_t i = 0;; i++) {
+        if ((!a[i] || a[i] == '/') && (!b[i] || b[i] == '/')) {
+            len = i;
+        }
+        if (!a[i] || a[i] != b[i]) {
+            return len;
+        }
+    }
+}
+
+/* Decides whether to ask for a whole tree, by the directory that was asked for
+ * before; the path becomes that of the tree. */
+static bool is_walk(struct remote *r, char *path) REQUIRES(r->base.lock)
+{
+    const struct remote_walk *last = &r->walk;
+    int64_t now = clock_ms();
+    size_t len = common_len(path, last->path);
+    bool walk = r->files->tree && now - last->at_ms < WALK_MS &&
+                strcmp(path, last->path) != 0;
+
+    if (walk && now < last->wide_until_ms) {
+        const size_t wide_len = strlen(last->wide);
+
+        /* The tree that was too large is not in this one. */
+        walk = !(wide_len >= len && strncmp(last->wide, path, len) == 0 &&
+                 (!len || wide_len == len || last->wide[len] == '/'));
+    }
+    if (walk) {
+        path[len] = '\0';
+    }
+    r->walk.at_ms = now;
+    memcpy(r->walk.path, path, strlen(path) + 1);
+    return walk;
+}
+
+static void end_load(struct remote *r, struct remote_load *load, bool wide)
+{
+    mutex_lock(&r->base.lock);
+    list_remove(&load->link);
+    if (wide) {
+        r->walk.wide_until_ms = clock_ms() + WIDE_MS;
+        memcpy(r->walk.wide, load->path, strlen(load->path) + 1);
+    }
+    cond_broadcast(&r->turn);
+    mutex_unlock(&r->base.lock);
+}
+
+/* ---- Telling ---- */
+
+static bool is_name(const char *name)
+{
+    size_t len = strlen(name);
+
+    return len && len <= NAME_MAX && !strchr(name, '/') &&
+           strcmp(name, ".") != 0 && strcmp(name, "..") != 0;
+}
+
+/* A name that cannot be one is left out. */
+static bool is_entry(const struct provider_entry *entry)
+{
+    bool good = is_name(entry->name);
+
+    if (!good) {
+        log_warning("an engine's listing holds the name '%.255s'", entry->name);
+    }
+    return good;
+}
+
+/* Who takes what an engine tells. */
+struct teller {
+    struct remote *r;
+    struct remote_moment moment;
+    const char *path; /* That was asked for. */
+    provider_entry_fn *fn;
+    void *arg;
+    char dir[REMOTE_PATH_SIZE]; /* Of a tree: the last one that was told, */
+    bool known;                 /* and whether it was told as a directory. */
+    char **dirs;                /* All that were. */
+    size_t n, room;
+};
+
+static int take_entry(void *arg, const struct provider_entry *entry)
+{
+    const struct teller *teller = arg;
+
+    if (!is_entry(entry)) {
+        return 0;
+    }
+    remote_cache_add(teller->r->cache, &teller->moment, teller->path, entry);
+    return teller->fn ? teller->fn(teller->arg, entry) : 0;
+}
+
+static int list(struct remote *r, const char *path, const struct limits *limits,
+                provider_entry_fn *fn, void *arg, struct err *err)
+{
+    struct teller teller = {.r = r, .path = path, .fn = fn, .arg = arg};
+    bool keep;
+    int rc = remote_begin(r, limits, err);
+
+    if (rc < 0) {
+        return rc;
+    }
+    teller.moment = remote_cache_moment(r->cache);
+    keep = remote_cache_begin(r->cache, &teller.moment, path);
+    rc = r->files->list(r->provider, &r->sandbox, path, limits, take_entry,
+                        &teller, err);
+    rc = (int)remote_end(r, rc, err);
+    if (rc == 0 && keep) {
+        remote_cache_whole(r->cache, &teller.moment, path);
+    }
+    return rc;
+}
+
+/* Notes a directory of a tree, whose entries follow. */
+static int add_dir(struct teller *teller, const char *path)
+{
+    if (teller->n == teller->room) {
+        size_t room = teller->room ? teller->room * 2 : 64;
+        char **wide = realloc(teller->dirs, room * sizeof(*wide));
+
+        if (!wide) {
+            return -ENOMEM;
+        }
+        teller->dirs = wide;
+        teller->room = room;
+    }
+    teller->dirs[teller->n] = strdup(path);
+    if (!teller->dirs[teller->n]) {
+        return -ENOMEM;
+    }
+    teller->n++;
+    (void)remote_cache_begin(teller->r->cache, &teller->moment, path);
+    return 0;
+}
+
+/* Whether the entries of a directory are wanted: an engine's word alone does
+ * not make it one. */
+static bool is_wanted(struct teller *teller, const char *dir)
+{
+    struct stat attr;
+
+    if (strcmp(dir, teller->dir) != 0) {
+        if (strlen(dir) >= sizeof(teller->dir)) {
+            return false;
+        }
+        memcpy(teller->dir, dir, strlen(dir) + 1);
+        teller->known =
+            strcmp(dir, teller->path) == 0 ||
+            (lies_in(dir, strlen(dir), teller->path) &&
+             remote_cache_find(teller->r->cache, dir, &attr) == REMOTE_THERE &&
+             S_ISDIR(attr.st_mode));
+    }
+    return teller->known;
+}
+
+static int take_from_tree(void *arg, const char *dir,
+                          const struct provider_entry *entry)
+{
+    struct teller *teller = arg;
+    char path[REMOTE_PATH_SIZE];
+    int n;
+
+    if (!is_wanted(teller, dir) || !is_entry(entry)) {
+        return 0;
+    }
+    remote_cache_add(teller->r->cache, &teller->moment, dir, entry);
+    if (!S_ISDIR(entry->attr.st_mode)) {
+        return 0;
+    }
+    n = snprintf(path, sizeof(path), "%s%s%s", dir, dir[0] ? "/" : "",
+                 entry->name);
+    return n < (int)sizeof(path) ? add_dir(teller, path) : 0;
+}
+
+static void end_tree(struct teller *teller, bool whole)
+{
+    for (size_t i = 0; i < teller->n; i++) {
+        if (whole) {
+            remote_cache_whole(teller->r->cache, &teller->moment,
+                               teller->dirs[i]);
+        }
+        free(teller->dirs[i]);
+    }
+    free(teller->dirs);
+}
+
+/* Has a whole tree told; -E2BIG where it is too large. */
+static int list_tree(struct remote *r, const char *path,
+                     const struct limits *limits, struct err *err)
+{
+    struct teller *teller = calloc(1, sizeof(*teller));
+    int rc = teller ? remote_begin(r, limits, err) : -ENOMEM;
+
+    if (rc < 0) {
+        free(teller);
+        return rc;
+    }
+    teller->r = r;
+    teller->path = path;
+    teller->dir[0] = '/'; /* No path. */
+    teller->moment = remote_cache_moment(r->cache);
+    rc = add_dir(teller, path);
+    if (rc == 0) {
+        rc = r->files->tree(r->provider, &r->sandbox, path, TREE_MOST, limits,
+                            take_from_tree, teller, err);
+    }
+    rc = (int)remote_end(r, rc, err);
+    end_tree(teller, rc == 0);
+    free(teller);
+    return rc;
+}
+
+/* ---- Loading ---- */
+
+/* Has a directory told, or the tree that it lies in. fn may be NULL, and is
+ * not called where the tree was told: look again then. */
+static int load(struct remote *r, const char *dir, const struct limits *limits,
+                provider_entry_fn *fn, void *arg, struct err *err)
+{
+    char path[REMOTE_PATH_SIZE];
+    struct remote_load load = {.path = path};
+    struct err unused = ERR_INIT;
+    int rc;
+
+    memcpy(path, dir, strlen(dir) + 1);
+    mutex_lock(&r->base.lock);
+    load.tree = is_walk(r, path);
+    list_add(&r->loads, &load.link);
+    mutex_unlock(&r->base.lock);
+    if (load.tree) {
+        rc = list_tree(r, path, limits, &unused);
+        end_load(r, &load, rc == -E2BIG);
+        return rc == 0 ? 1 : list(r, dir, limits, fn, arg, err);
+    }
+    rc = list(r, path, limits, fn, arg, err);
+    end_load(r, &load, false);
+    return rc;
+}
+
+int remote_list(struct remote *r, const char *dir, const struct limits *limits,
+                provider_entry_fn *fn, void *arg, struct err *err)
+{
+    int rc = remote_cache_list(r->cache, dir, fn, arg);
+
+    if (rc == 0) {
+        rc = wait_for_it(r, dir, strlen(dir), limits, err);
+        rc = rc > 0 ? remote_cache_list(r->cache, dir, fn, arg) : rc;
+    }
+    if (rc == 0) {
+        rc = load(r, dir, limits, fn, arg, err);
+        if (rc <= 0) {
+            return rc;
+        }
+        rc = remote_cache_list(r->cache, dir, fn, arg);
+    }
+    if (rc == 0) { /* The tree was told, but could not be kept. */
+        rc = list(r, dir, limits, fn, arg, err);
+    }
+    if (rc < 0 && !err->code) {
+        return err_set(err, -rc, "the listing was ended");
+    }
+    return rc < 0 ? rc : 0;
+}
+
+static int ask(struct remote *r, const char *path, const struct limits *limits,
+               struct stat *out, struct err *err)
+{
+    struct remote_moment moment;
+    struct stat attr = {.st_size = 0};
+    int rc = remote_begin(r, limits, err);
+
+    if (rc < 0) {
+        return rc;
+    }
+    moment = remote_cache_moment(r->cache);
+    rc = r->files->stat(r->provider, &r->sandbox, path, limits, &attr, err);
+    rc = (int)remote_end(r, rc, err);
+    if (rc == 0) {
+        remote_cache_learn(r->cache, &moment, path, &attr);
+        *out = attr;
+    } else if (rc == -ENOENT) {
+        remote_cache_learn(r->cache, &moment, path, NULL);
+    }
+    return rc;
+}
+
+/* Lists the directory of a path where more than one of its names is asked for;
+ * what goes wrong is for who asks for the one name. */
+static int prepare(struct remote *r, const char *path,
+                   const struct limits *limits, struct err *err)
+{
+    char dir[REMOTE_PATH_SIZE];
+    struct err unused = ERR_INIT;
+    size_t len = dir_len(path);
+    int rc = wait_for_it(r, path, len, limits, err);
+
+    if (rc == 0 && path[0]) {
+        memcpy(dir, path, len);
+        dir[len] = '\0';
+        if (remote_cache_miss(r->cache, dir)) {
+            (void)!load(r, dir, limits, NULL, NULL, &unused);
+        }
+    }
+    return rc < 0 ? rc : 0;
+}
+
+int remote_attr(struct remote *r, const char *path, const struct limits *limits,
+                struct stat *out, struct err *err)
+{
+    enum remote_known known = remote_cache_find(r->cache, path, out);
+    int rc = 0;
+
+    if (known == REMOTE_UNKNOWN) {
+        rc = prepare(r, path, limits, err);
+        known = remote_cache_find(r->cache, path, out);
+    }
+    if (rc < 0 || known == REMOTE_THERE) {
+        return rc;
+    }
+    return known == REMOTE_ABSENT ? err_set(err, ENOENT, "no such file")
+                                  : ask(r, path, limits, out, err);
+}

@@ -1,0 +1,36 @@
+/* A tree over the file calls of `mem`, which are counted. */
+#ifndef SESSIONFS_TESTS_REMOTE_FIXTURE_H
+#define SESSIONFS_TESTS_REMOTE_FIXTURE_H
+
+#include "tests/unit/workspace_fixture.h"
+
+/** @param state gets a fixture @return 0 */
+int remote_fixture_setup(void **state);
+/** @param state gets one over an engine that has only what it must have
+ *  @return 0 */
+int remote_fixture_setup_plain(void **state);
+/** @param state ended @return 0 */
+int remote_fixture_teardown(void **state);
+
+/** @param fx a fixture @return calls of the engine's files so far */
+uint64_t remote_fixture_calls(const struct fixture *fx);
+/** @param fx a fixture @return those that failed */
+uint64_t remote_fixture_failures(const struct fixture *fx);
+
+/** @param fx a fixture @return another one over the same files, as if somebody
+ *  else had them */
+struct fixture *remote_fixture_other(const struct fixture *fx);
+/** @param fx of remote_fixture_other(), freed */
+void remote_fixture_end_other(struct fixture *fx);
+
+/**
+ * Tells the engine to misbehave, as providers/mem/faults.c says.
+ *
+ * @param fx   a fixture
+ * @param op   which call
+ * @param what it does; NULL: nothing any more
+ */
+void remote_fixture_fault(const struct fixture *fx, const char *op,
+                          const char *what);
+
+#endif

@@ -1,0 +1,123 @@
+/* How often a remote tree asks its engine. */
+#include "tests/unit/remote_fixture.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    FILES = 100
+};
+
+/* Makes files in a directory, as somebody else does. */
+static void fill(struct fixture *fx, const char *dir, unsigned n)
+{
+    struct fixture *other = remote_fixture_other(fx);
+    char path[64];
+
+    fixture_mkdir(other, dir);
+    for (unsigned i = 0; i < n; i++) {
+        (void)snprintf(path, sizeof(path), "%s/f%u", dir, i);
+        fixture_write(other, path, "text");
+    }
+    remote_fixture_end_other(other);
+}
+
+static bool count_name(void *arg, const char *name, const struct stat *attr,
+                       off_t next)
+{
+    unsigned *n = arg;
+
+    assert_true(name[0] && attr->st_ino && next);
+    (*n)++;
+    return true;
+}
+
+/* Lists a directory and looks at each file, as `ls -l` does. */
+static void look(struct fixture *fx, const char *dir, unsigned files)
+{
+    struct ws_node *node = fixture_at(fx, dir);
+    struct ws_dir *open;
+    unsigned n = 0;
+    char name[32];
+
+    assert_int_equal(ws_opendir(node, &fx->ctx, &open, &fx->err), 0);
+    assert_int_equal(ws_readdir(open, 0, count_name, &n, &fx->ctx, &fx->err),
+                     0);
+    assert_int_equal(n, files + 2);
+    ws_closedir(open);
+    for (unsigned i = 0; i < files; i++) {
+        struct ws_node *file;
+        struct stat attr;
+
+        (void)snprintf(name, sizeof(name), "f%u", i);
+        assert_int_equal(
+            ws_lookup(node, name, &fx->ctx, &file, &attr, &fx->err), 0);
+        assert_int_equal(attr.st_size, 4);
+        ws_node_unref(file);
+    }
+    ws_node_unref(node);
+}
+
+static void a_listing_answers_for_its_files(void **state)
+{
+    struct fixture *fx = *state;
+    uint64_t before;
+
+    fill(fx, "d", FILES);
+    ws_node_unref(fixture_at(fx, "d"));
+    before = remote_fixture_calls(fx);
+    look(fx, "d", FILES);
+    assert_int_equal(remote_fixture_calls(fx) - before, 1);
+    look(fx, "d", FILES);
+    assert_int_equal(fixture_find(fx, "d/gone"), -ENOENT);
+    assert_int_equal(remote_fixture_calls(fx) - before, 1);
+}
+
+static void a_walk_is_one_call_where_the_engine_tells_trees(void **state)
+{
+    struct fixture *fx = *state;
+    uint64_t before;
+    char path[32];
+
+    fill(fx, "d", 0);
+    for (unsigned i = 0; i < 20; i++) {
+        (void)snprintf(path, sizeof(path), "d/f%u", i);
+        fill(fx, path, 0);
+    }
+    ws_changed(fx->ws);
+    before = remote_fixture_calls(fx);
+    for (unsigned i = 0; i < 20; i++) {
+        (void)snprintf(path, sizeof(path), "d/f%u", i);
+        look(fx, path, 0);
+    }
+    /* d, the first below it, and then all. */
+    assert_true(remote_fixture_calls(fx) - before <= 5);
+}
+
+static void a_change_is_seen_at_once_after_it_is_told(void **state)
+{
+    struct fixture *fx = *state;
+
+    fill(fx, "d", 3);
+    look(fx, "d", 3);
+    assert_int_equal(fixture_find(fx, "d/e"), -ENOENT);
+    fill(fx, "d/e", 0);
+    ws_changed(fx->ws);
+    assert_int_equal(fixture_find(fx, "d/e"), 0);
+}
+
+#define ONE(name)                                                              \
+    cmocka_unit_test_setup_teardown(name, remote_fixture_setup,                \
+                                    remote_fixture_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        ONE(a_listing_answers_for_its_files),
+        ONE(a_walk_is_one_call_where_the_engine_tells_trees),
+        ONE(a_change_is_seen_at_once_after_it_is_told),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
