@@ -49,6 +49,11 @@ void ws_changed(struct workspace *ws)
     }
 }
 
+bool ws_fixed(const struct workspace *ws)
+{
+    return ws->fixed;
+}
+
 void ws_node_init(struct ws_node *node, struct workspace *ws, uint64_t ino)
 {
     node->tree = ws_ref(ws);
@@ -320,9 +325,26 @@ ssize_t ws_copy_range(struct ws_file *in, off_t in_offset, struct ws_file *out,
                                     err);
 }
 
-int ws_file_fd(const struct ws_file *file)
+int ws_open_later(struct ws_node *node, const struct ws_ctx *ctx,
+                  struct ws_file **out, struct err *err)
+{
+    const struct workspace_ops *ops = node->tree->ops;
+
+    return ops->open_later ? ops->open_later(node, ctx, out, err)
+                           : ops->open(node, O_RDONLY, ctx, out, err);
+}
+
+int ws_file_fd(struct ws_file *file)
 {
     return file_ops(file)->file_fd(file);
+}
+
+enum ws_pass ws_file_pass(struct ws_file *file, int *fd)
+{
+    const struct workspace_ops *ops = file_ops(file);
+
+    *fd = -1;
+    return ops->pass ? ops->pass(file, fd) : WS_PASS_NOT;
 }
 
 void ws_close(struct ws_file *file)
@@ -338,6 +360,11 @@ void ws_close(struct ws_file *file)
 int ws_writers(struct workspace *ws, ws_writer_fn *fn, void *arg)
 {
     return ws->ops->writers ? ws->ops->writers(ws, fn, arg) : 0;
+}
+
+bool ws_writing(struct workspace *ws)
+{
+    return ws->ops->writing && ws->ops->writing(ws);
 }
 
 int ws_opendir(struct ws_node *node, const struct ws_ctx *ctx,

@@ -111,6 +111,7 @@ enum node_flags {
     NODE_OPTIONAL = 1 << 1,  /* There only while show succeeds. */
     NODE_NEWS = 1 << 2,      /* poll tells that the text has changed. */
     NODE_WORKSPACE = 1 << 3, /* The top of another part of the tree. */
+    NODE_STEADY = 1 << 4,    /* While it is there nothing of it changes. */
 };
 
 struct node_row {
