@@ -4,6 +4,7 @@
  * exec_end.c.
  */
 #include "core/buf.h"
+#include "core/checkpoint_priv.h"
 #include "core/cleanup.h"
 #include "core/clock.h"
 #include "core/crash.h"
@@ -230,10 +231,8 @@ static int start_request(struct exec *exec, const struct exec_request *request,
     crash_point("exec-begun");
     registry_sink_begin(registry);
     (void)exec_ref(exec); /* The sink's. */
-    session_stir_begin(exec->job.session);
     rc = call_exec(exec, request, err);
     if (rc < 0) {
-        session_stir_end(exec->job.session);
         session_doubt(exec->job.session);
         exec_unref(exec);
         registry_sink_end(registry);
@@ -322,6 +321,7 @@ static void run(struct exec *exec)
                  : session_ensure_for_exec(exec->job.session, &err);
 
     if (rc == 0 && !is_cancelled(exec)) {
+        checkpoint_gather(exec->job.session);
         rc = exec->background ? start_aside(exec, &err) : start(exec, &err);
         if (rc == 0) {
             session_news(exec->job.session);

@@ -1,7 +1,9 @@
 /* Requests below workspace/: where they run. See wcall.h. */
 #include "fs/wcall.h"
 
+#include "core/checkpoint.h"
 #include "core/clock.h"
+#include "fs/workspace.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -14,7 +16,8 @@ enum {
 /* Trees that do not block ignore their limits. */
 static struct cancel never = CANCEL_NEVER;
 
-struct wopen *wopen_new(struct ws_file *file, struct ws_dir *dir)
+struct wopen *wopen_new(const struct workspace *tree, struct ws_file *file,
+                        struct ws_dir *dir)
 {
     struct wopen *handle = calloc(1, sizeof(*handle));
 
@@ -24,6 +27,7 @@ struct wopen *wopen_new(struct ws_file *file, struct ws_dir *dir)
         return NULL;
     }
     atomic_init(&handle->refs, 1);
+    handle->tree = tree;
     handle->file = file;
     handle->dir = dir;
     return handle;
@@ -64,9 +68,6 @@ void wcall_give(struct wcall *call, struct inode *inode)
 
 void wcall_take_back(struct wcall *call, struct inode *inode)
 {
-    if (call->opened->file) {
-        kernel_pass_close(call->fs->kernel, inode_backing(inode));
-    }
     inode_closed(call->fs->inodes, inode);
     held_remove(call->fs->held, &call->opened->held);
 }
@@ -75,17 +76,14 @@ void wopen_release(fuse_req_t req, struct inode *inode,
                    const struct fuse_file_info *fi)
 {
     struct wopen *handle = wopen_of(fi);
-    struct fs *fs = fs_of(req);
 
-    if (handle->passed) {
-        session_touch(inode_key(inode)->session);
+    if (handle->file && (fi->flags & O_ACCMODE) != O_RDONLY) {
+        /* The kernel may have written by itself. */
+        checkpoint_wrote(inode_key(inode)->session);
     }
-    if (handle->file) {
-        kernel_pass_close(fs->kernel, inode_backing(inode));
-    }
-    held_remove(fs->held, &handle->held);
+    held_remove(fs_of(req)->held, &handle->held);
     wopen_unref(handle);
-    inode_closed(fs->inodes, inode);
+    inode_closed(fs_of(req)->inodes, inode);
     reply_ok(req);
 }
 
@@ -155,6 +153,7 @@ struct inode *wcall_look_up(const struct wcall *call, struct ws_node *node)
 {
     const struct inode_key key = {.part = inode_key(call->inode)->part,
                                   .session = call->session,
+                                  .exec_n = inode_key(call->inode)->exec_n,
                                   .ws = node};
 
     return inode_look_up(call->fs->inodes, &key);
@@ -163,26 +162,20 @@ struct inode *wcall_look_up(const struct wcall *call, struct ws_node *node)
 void wcall_show_top(const struct wcall *call, struct stat *attr)
 {
     const struct inode_key *key = inode_key(call->inode);
-    const struct node node = {.row = key->row, .session = key->session};
+    const struct node node = {
+        .row = key->row, .session = key->session, .exec_n = key->exec_n};
 
     if (!key->ws) {
         attr->st_ino = node_ino(&node);
     }
 }
 
-void wcall_fail(const struct wcall *call, fuse_req_t req, int rc,
-                const struct err *err)
-{
-    const struct reply_about about = about_of(call);
-
-    reply_err(req, &about, rc, err);
-}
-
 void wcall_no_memory(struct wcall *call, fuse_req_t req)
 {
+    const struct reply_about about = about_of(call);
     struct err err = ERR_INIT;
 
-    wcall_fail(call, req, err_set(&err, ENOMEM, "out of memory"), &err);
+    reply_err(req, &about, err_set(&err, ENOMEM, "out of memory"), &err);
 }
 
 static void call_unref(struct wcall *call)
@@ -251,11 +244,14 @@ static int run(struct wcall *call, struct err *err)
 {
     int rc;
 
-    call->changes = kernel_changes(call->fs);
     if (!call->ws) {
         return run_empty(call, err);
     }
     rc = find_node(call, call->inode, &call->node, err);
+    if (rc == 0 && call->open && call->open->tree &&
+        call->open->tree != call->ws) {
+        rc = err_set(err, ESTALE, "the sandbox was replaced");
+    }
     if (rc == 0 && call->other) {
         rc = find_node(call, call->other, &call->other_node, err);
     }
@@ -263,42 +259,23 @@ static int run(struct wcall *call, struct err *err)
         return rc;
     }
     rc = call->kind->run(call, err);
-    if (call->kind->data) {
+    if (call->kind->data && !call->aside) {
         session_touch(call->session);
     }
     return rc;
 }
 
-/* Whether a name that is not there may be kept as such. */
-static bool is_answer(const struct wcall *call, int rc)
-{
-    return rc == -ENOENT && call->kind->looks && call->ws &&
-           !ws_blocks(call->ws) &&
-           kernel_uses(call->fs->kernel, KERNEL_NEGATIVE);
-}
-
 static void answer(struct wcall *call, fuse_req_t req, int rc,
                    const struct err *err)
 {
-    if (is_answer(call, rc)) {
-        reply_no_entry(req, call->session, call->ws);
-    } else if (rc < 0) {
-        wcall_fail(call, req, rc, err);
+    const struct reply_about about = about_of(call);
+
+    if (rc < 0) {
+        reply_err(req, &about, rc, err);
     } else if (call->kind->reply) {
         call->kind->reply(call, req);
     } else {
         reply_ok(req);
-    }
-}
-
-/* What the answer told may be older than a change. */
-static void check_told(const struct wcall *call)
-{
-    if (call->told) {
-        kernel_told(call->fs, call->told, call->changes);
-    }
-    for (size_t i = 0; i < call->n_told; i++) {
-        kernel_told(call->fs, inode_number(call->listed[i]), call->changes);
     }
 }
 
@@ -315,10 +292,9 @@ static void execute(void *arg)
     }
     if (req) {
         answer(call, req, rc, &call->err);
-        check_told(call);
     }
     dispose(call);
-    if (entered) {
+    if (entered && !call->aside) {
         session_files_leave(call->session);
     }
     park_unref(call->park);
@@ -336,7 +312,9 @@ static void dispatch(struct wcall *call)
     }
     rc = session_files_run(call->session, execute, call);
     if (rc < 0) {
-        session_files_leave(call->session);
+        if (!call->aside) {
+            session_files_leave(call->session);
+        }
         call->rc = err_set(&call->err, -rc, "no thread for a file operation");
         execute(call);
     }
@@ -447,6 +425,53 @@ static void wait_for_it(struct wcall *call)
     }
 }
 
+/* ---- Checkpoints: they are nobody's to wait for, once open ---- */
+
+static bool of_checkpoint(const struct inode *inode)
+{
+    const struct inode_key *key = inode_key(inode);
+
+    return key->part == &workspace_part && key->exec_n;
+}
+
+static struct workspace *find_tree(const struct wcall *call)
+{
+    const struct inode_key *key = inode_key(call->inode);
+
+    return key->ws ? ws_ref(ws_node_tree(key->ws))
+                   : checkpoint_opened(call->session, key->exec_n);
+}
+
+/* In a thread that may block. */
+static void open_tree(void *arg)
+{
+    struct wcall *call = arg;
+    struct workspace *tree = NULL;
+    struct err err = ERR_INIT;
+    int rc = checkpoint_open(call->session, call->key, &tree, &err);
+
+    entered(call, rc, tree, &err);
+}
+
+static void enter_checkpoint(struct wcall *call)
+{
+    struct workspace *tree = find_tree(call);
+    struct err err = ERR_INIT;
+    int rc = 0;
+
+    call->aside = true;
+    call->key = inode_key(call->inode)->exec_n;
+    if (!tree) {
+        rc = session_files_run(call->session, open_tree, call);
+    }
+    if (tree || rc < 0) {
+        entered(call,
+                rc < 0 ? err_set(&err, -rc, "no thread for a file operation")
+                       : 0,
+                tree, &err);
+    }
+}
+
 void wcall_start(struct wcall *call)
 {
     struct session *session;
@@ -462,8 +487,12 @@ void wcall_start(struct wcall *call)
     session = session_ref(call->session);
     call->thread = pthread_self();
     call->done = &done;
-    session_files_enter(session, call->kind->need, &call->caller, entered,
-                        call);
+    if (of_checkpoint(call->inode)) {
+        enter_checkpoint(call);
+    } else {
+        session_files_enter(session, call->kind->need, &call->caller, entered,
+                            call);
+    }
     if (!done) {
         wait_for_it(call);
     }

@@ -24,7 +24,7 @@ struct wopen {
     atomic_uint refs;
     struct ws_file *file;
     struct ws_dir *dir; /* NULL in both: a directory without a sandbox. */
-    bool passed;        /* The kernel reaches the data by itself. */
+    const struct workspace *tree; /* Of either, which holds it; or NULL. */
 };
 
 struct wcall;
@@ -33,8 +33,7 @@ struct wcall;
 struct wcall_kind {
     const char *name;
     enum session_need need;
-    bool data;  /* Reads or writes file data, which is a use of the sandbox. */
-    bool looks; /* That a name is not there is an answer. */
+    bool data; /* Reads or writes file data, which is a use of the sandbox. */
     int late; /* Answers it after PARK_LOCKED_MS, since the kernel holds a lock:
                  EINPROGRESS where the work goes on, else ETIMEDOUT. 0: no lock
                  is held, and it may wait. */
@@ -71,7 +70,6 @@ struct wcall {
     struct wopen *open, *open_out; /* Referenced. */
 
     /* While it runs. */
-    unsigned long changes; /* kernel_changes() at its beginning. */
     struct workspace *ws;
     struct ws_node *node, *other_node; /* Of the inodes. */
 
@@ -80,17 +78,16 @@ struct wcall {
     struct wopen *opened;
     struct stat attr;
     struct statvfs room;
-    bool no_room; /* For what is written to the file that it opens. */
     char *out;
     size_t out_size;
     struct inode **listed; /* Lookups in a listing, to be taken. */
     size_t n_listed;
-    fuse_ino_t told; /* Of whom attributes were told, */
-    size_t n_told;   /* and of so many of `listed`, which may be gone. */
 
     /* wcall.c's own. */
     pthread_t thread; /* That runs wcall_start(), */
     bool *done;       /* which learns here that it is all over. */
+    uint64_t key;     /* Of the checkpoint. */
+    bool aside;       /* About a checkpoint: the session was not entered. */
     bool waiting;     /* The call is parked, */
     bool refused;     /* or was answered already, for want of memory. */
     atomic_uint met;  /* How many of park and callback are there. */
@@ -133,9 +130,11 @@ void wcall_open(struct wcall *call, const struct fuse_file_info *fi);
 /** @param call runs, is answered and freed, now or later */
 void wcall_start(struct wcall *call);
 
-/** @param file taken, or NULL @param dir taken, or NULL
+/** @param tree of what is opened; NULL: none @param file taken, or NULL
+ *  @param dir taken, or NULL
  *  @return a handle with one reference, NULL without memory */
-struct wopen *wopen_new(struct ws_file *file, struct ws_dir *dir);
+struct wopen *wopen_new(const struct workspace *tree, struct ws_file *file,
+                        struct ws_dir *dir);
 /** @param fi of an open file @return its handle, borrowed */
 struct wopen *wopen_of(const struct fuse_file_info *fi);
 /** @param handle one more reference @return handle */
@@ -186,10 +185,6 @@ struct inode *wcall_look_up(const struct wcall *call, struct ws_node *node);
  */
 void wcall_show_top(const struct wcall *call, struct stat *attr);
 
-/** @param call whose request @param req answered @param rc a negative errno
- *  @param err its words */
-void wcall_fail(const struct wcall *call, fuse_req_t req, int rc,
-                const struct err *err);
 /** @param call whose request @param req answered: there is no memory */
 void wcall_no_memory(struct wcall *call, fuse_req_t req);
 

@@ -10,8 +10,7 @@
 static void reply_attributes(struct wcall *call, fuse_req_t req)
 {
     wcall_show_top(call, &call->attr);
-    call->told = inode_number(call->inode);
-    reply_attr(req, call->inode, call->ws, &call->attr);
+    reply_attr(req, call->inode, &call->attr);
 }
 
 static void reply_made(struct wcall *call, fuse_req_t req)
@@ -22,7 +21,6 @@ static void reply_made(struct wcall *call, fuse_req_t req)
         wcall_no_memory(call, req);
         return;
     }
-    call->told = inode_number(inode);
     reply_entry(req, inode, &call->attr);
 }
 
@@ -39,7 +37,6 @@ static void workspace_lookup(fuse_req_t req, struct inode *dir,
 {
     static const struct wcall_kind kind = {.name = "lookup",
                                            .need = SESSION_LOOK,
-                                           .looks = true,
                                            .late = ETIMEDOUT,
                                            .run = run_lookup,
                                            .reply = reply_made};
@@ -296,7 +293,8 @@ static bool apart(fuse_req_t req, const struct wcall_kind *kind,
                                       .session = inode_key(a)->session};
     struct err err = ERR_INIT;
 
-    if (inode_key(a)->session == inode_key(b)->session) {
+    if (inode_key(a)->session == inode_key(b)->session &&
+        inode_key(a)->exec_n == inode_key(b)->exec_n) {
         return false;
     }
     reply_err(req, &about, err_set(&err, EXDEV, "another session's workspace"),

@@ -7,7 +7,7 @@
 
 static int keep_dir(struct wcall *call, struct ws_dir *dir, struct err *err)
 {
-    call->opened = wopen_new(NULL, dir);
+    call->opened = wopen_new(dir ? call->ws : NULL, NULL, dir);
     return call->opened ? 0 : err_set(err, ENOMEM, "out of memory");
 }
 
@@ -24,17 +24,9 @@ static int empty_opendir(struct wcall *call, struct err *err)
     return keep_dir(call, NULL, err);
 }
 
-/* Listings of what only the mount changes may be kept. */
 static void reply_opendir(struct wcall *call, fuse_req_t req)
 {
     wcall_give(call, call->inode);
-    if (call->ws && !ws_blocks(call->ws)) {
-        bool keep;
-
-        call->fi.cache_readdir =
-            kernel_keeps(call->fs, call->inode, call->ws, call->changes, &keep);
-        call->fi.keep_cache = keep;
-    }
     if (fuse_reply_open(req, &call->fi) < 0) {
         wcall_take_back(call, call->inode);
         return;
@@ -206,7 +198,6 @@ static int run_readdir(struct wcall *call, struct err *err)
 static void reply_listing(struct wcall *call, fuse_req_t req)
 {
     if (fuse_reply_buf(req, call->out, call->out_size) == 0) {
-        call->n_told = call->n_listed;
         call->n_listed = 0; /* The kernel has taken the lookups. */
     }
 }
