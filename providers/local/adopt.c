@@ -29,15 +29,20 @@ static struct local *local_of(struct provider *provider)
 
 /* ---- What the keeper holds ---- */
 
-static void watch_box(struct local *local, const struct box *box,
-                      const char *state_dir)
+/* A fork's ids are those of the session that it came from. */
+static void find_box(struct local *local, struct box *box,
+                     const char *state_dir)
 {
     char dir[PATH_MAX];
+    const struct sandbox sandbox = {.number = box->number, .dir = dir};
     int size = snprintf(dir, sizeof(dir), "%s/sessions/%" PRIu64, state_dir,
                         box->number);
 
-    if (size < (int)sizeof(dir) &&
-        watch_add(local->watch, box->number, dir, box->quota.disk_bytes) == 0) {
+    if (size >= (int)sizeof(dir)) {
+        return;
+    }
+    box->ids = volume_ids(local->volumes, &sandbox);
+    if (watch_add(local->watch, box->number, dir, box->quota.disk_bytes) == 0) {
         watch_runs(local->watch, box->number, !atomic_load(&box->frozen));
     }
 }
@@ -68,7 +73,7 @@ static void take_box(struct local *local, struct link_held *held,
     if (!box) {
         link_tell(local->link, WIRE_DROP, &held->wire.held);
     } else if (box_alive(box)) {
-        watch_box(local, box, state_dir);
+        find_box(local, box, state_dir);
         local_add_box(local, box);
     } else {
         end_box(box);

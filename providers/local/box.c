@@ -366,6 +366,20 @@ static void note_frozen(const struct box *box, bool frozen)
     link_tell(box->keeper, WIRE_NOTE, &held);
 }
 
+int box_still(struct box *box, bool still, const struct limits *limits,
+              struct err *err)
+{
+    int rc = box->cgroup >= 0 ? freeze_group(box, still, limits, err)
+                              : freeze_by_init(box, still, limits, err);
+    struct err ignored = ERR_INIT;
+
+    if (rc < 0 && still) {
+        (void)(box->cgroup >= 0 ? cgroup_freeze(box->cgroup, false, &ignored)
+                                : ask_to_freeze(box, false, &ignored));
+    }
+    return rc;
+}
+
 int box_freeze(struct box *box, bool freeze, const struct limits *limits,
                struct err *err)
 {
@@ -374,18 +388,11 @@ int box_freeze(struct box *box, bool freeze, const struct limits *limits,
     if (freeze) {
         note_frozen(box, true); /* Before it is. */
     }
-    rc = box->cgroup >= 0 ? freeze_group(box, freeze, limits, err)
-                          : freeze_by_init(box, freeze, limits, err);
+    rc = box_still(box, freeze, limits, err);
     if (rc == 0) {
         atomic_store(&box->frozen, freeze);
-        if (!freeze) {
-            note_frozen(box, false);
-        }
-    } else if (freeze) {
-        struct err ignored = ERR_INIT;
-
-        (void)(box->cgroup >= 0 ? cgroup_freeze(box->cgroup, false, &ignored)
-                                : ask_to_freeze(box, false, &ignored));
+    }
+    if (freeze ? rc < 0 : rc == 0) {
         note_frozen(box, false);
     }
     return rc;

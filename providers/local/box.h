@@ -90,6 +90,19 @@ void box_unref(struct box *box);
 bool box_alive(const struct box *box);
 
 /**
+ * Has all processes stand still for a moment, or go on, and waits for that.
+ * It counts as running all the while.
+ *
+ * @param box    a box that is not frozen
+ * @param still  or not any more
+ * @param limits deadline and token
+ * @param err    filled on failure: they go on
+ * @return 0 or a negative errno
+ */
+MUST_USE int box_still(struct box *box, bool still, const struct limits *limits,
+                       struct err *err);
+
+/**
  * Freezes or thaws all processes and waits for that. A freeze that does not
  * come about is taken back.
  *

@@ -218,7 +218,11 @@ static int take_over(const struct keeper *keeper, int *fds, size_t count,
                      struct err *err)
 {
     for (size_t i = 0; keeper->host.one_id && i < count; i++) {
-        int fd = user_reopen(fds[i], err);
+        int fd = fds[i] < 0 ? -1 : user_reopen(fds[i], err);
+
+        if (fds[i] < 0) {
+            continue;
+        }
 
         if (fd < 0) {
             return fd;
@@ -317,11 +321,14 @@ static int mount_overlay(const struct keeper *keeper,
     struct wire reply = {.type = WIRE_MOUNTED, .n = request->n};
     struct err err = ERR_INIT;
     int mount = -1;
-    int rc = take_over(keeper, fds, WIRE_MOUNT_FDS, &err);
+    int rc = take_over(keeper, fds, WIRE_MOUNT_CHAIN, &err);
 
     plan.upper = fds[WIRE_MOUNT_UPPER];
     plan.work = fds[WIRE_MOUNT_WORK];
     plan.lower = fds[WIRE_MOUNT_LOWER];
+    plan.layers = fds[WIRE_MOUNT_LAYERS];
+    plan.chain = fds[WIRE_MOUNT_CHAIN];
+    plan.deep = request->code;
     if (rc == 0) {
         rc = overlay_mount(&plan, &mount, &err);
     }

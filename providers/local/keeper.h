@@ -164,9 +164,12 @@ MUST_USE int idmap_copy(int dir, uint32_t base, int *out, struct err *err);
 
 /* The layers of an overlay; directories, borrowed. */
 struct overlay_plan {
-    int upper;        /* What the session writes. */
+    int upper;        /* What the session writes; -1: nothing can be. */
     int work;         /* Empty; no mount has used it before. */
     int lower;        /* What lies below. */
+    int layers;       /* A directory of layers, named by numbers, and */
+    int chain;        /* a file: those between, as uint64_t, downwards: */
+    int deep;         /* so many. */
     bool map_lower;   /* Its owners become the sandbox's (idmap_copy()). */
     uint32_t id_base; /* Host id of the sandbox's id 0. */
 };

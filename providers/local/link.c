@@ -15,6 +15,7 @@
 #include <spawn.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -464,20 +465,42 @@ static int send_start(struct link *link, const struct request *request,
     return 0;
 }
 
+/* There may be too many for a message. */
+static int write_chain(const struct link_overlay *overlay, int *out,
+                       struct err *err)
+{
+    const size_t size = overlay->deep * sizeof(*overlay->chain);
+    AUTO_FD int fd = overlay->deep ? memfd_create("chain", MFD_CLOEXEC) : -1;
+
+    if (overlay->deep &&
+        (fd < 0 || pwrite(fd, overlay->chain, size, 0) != (ssize_t)size)) {
+        return err_errno(err, "cannot tell the layers of a workspace");
+    }
+    *out = TAKE_FD(fd);
+    return 0;
+}
+
 static int send_mount(struct link *link, const struct request *request,
                       const struct limits *limits, struct err *err)
 {
     const struct link_overlay *overlay = request->overlay;
+    AUTO_FD int chain = -1;
     struct wire wire = {.type = WIRE_MOUNT,
+                        .code = (int32_t)overlay->deep,
                         .n = ++link->requests,
                         .id_base = overlay->id_base,
                         .map_lower = overlay->map_lower};
     int fds[WIRE_FD_MAX];
-    const int given[WIRE_MOUNT_FDS] = {[WIRE_MOUNT_UPPER] = overlay->upper,
-                                       [WIRE_MOUNT_WORK] = overlay->work,
-                                       [WIRE_MOUNT_LOWER] = overlay->lower};
-    int rc = wire_send(link->sock, &wire, given, WIRE_MOUNT_FDS, err);
+    int given[WIRE_MOUNT_FDS] = {[WIRE_MOUNT_LOWER] = overlay->lower,
+                                 [WIRE_MOUNT_UPPER] = overlay->upper,
+                                 [WIRE_MOUNT_WORK] = overlay->work,
+                                 [WIRE_MOUNT_LAYERS] = overlay->layers};
+    int rc = write_chain(overlay, &chain, err);
 
+    given[WIRE_MOUNT_CHAIN] = chain;
+    if (rc == 0) {
+        rc = wire_send(link->sock, &wire, given, WIRE_MOUNT_FDS, err);
+    }
     if (rc == 0) {
         rc = take_answer(link, &wire, WIRE_MOUNTED, limits, fds, err);
     }

@@ -146,10 +146,13 @@ MUST_USE int link_start(struct link *link, const struct link_plan *plan,
 
 /* An overlay's directories; borrowed. */
 struct link_overlay {
-    int upper;
+    int upper; /* -1, and work: nothing can be written. */
     int work;
     int lower;
-    bool map_lower; /* Its owners become the sandbox's. */
+    int layers;            /* The directory of all layers, */
+    const uint64_t *chain; /* and those between, from the top one down: */
+    size_t deep;           /* so many. */
+    bool map_lower;        /* Its owners become the sandbox's. */
     uint32_t id_base;
 };
 

@@ -5,8 +5,10 @@
 #include "core/clock.h"
 #include "core/json.h"
 #include "providers/local/hostdir.h"
+#include "providers/local/layers.h"
 #include "providers/local/link.h"
 #include "providers/local/quota.h"
+#include "providers/local/snapshots.h"
 #include "providers/local/volume.h"
 #include "providers/local/watch.h"
 
@@ -19,7 +21,6 @@
 
 enum {
     OPEN_MS = 10000, /* For the keeper to be ready. */
-    ROOT_MS = 5000,  /* For a workspace that is not mounted yet. */
     END_MS = 10000,  /* For all sandboxes to end. */
 };
 
@@ -34,10 +35,8 @@ static provider_exec_fn local_exec;
 static provider_signal_fn local_signal;
 static provider_limits_fn local_limits;
 static provider_room_fn local_room;
-static provider_root_fn local_root;
 static watch_stop_fn stop_for_room;
 static watch_turn_fn stop_forkers;
-static provider_changes_fn local_changes;
 
 const struct provider_ops provider_local = {
     .name = "local",
@@ -63,6 +62,7 @@ const struct provider_ops provider_local = {
     .room = local_room,
     .root = local_root,
     .changes = local_changes,
+    .snapshots = &local_snapshot_slots,
 };
 
 static struct local *local_of(struct provider *provider)
@@ -125,6 +125,33 @@ static int drop_box(struct local *local, struct box *box,
 
 /* ---- Slots ---- */
 
+static void close_files(struct local *local)
+{
+    snapshots_close(local->snapshots);
+    volumes_free(local->volumes);
+    layers_close(local->layers);
+}
+
+/* Workspaces and their checkpoints. */
+static int open_files(struct local *local, const struct provider_env *env,
+                      struct err *err)
+{
+    struct snapshots_parts parts = {.state_dir = env->state_dir,
+                                    .durable = env->durable_power};
+    int rc = layers_open(env->state_dir, &local->layers, err);
+
+    if (rc == 0) {
+        rc = volumes_new(local->link, local->layers, &local->volumes);
+        rc = rc < 0 ? err_set(err, -rc, "out of memory") : 0;
+    }
+    if (rc == 0) {
+        parts.layers = local->layers;
+        parts.volumes = local->volumes;
+        rc = snapshots_open(&parts, &local->snapshots, err);
+    }
+    return rc;
+}
+
 /* What it works with; all of it or nothing. */
 static int open_parts(struct local *local, const struct provider_env *env,
                       struct err *err)
@@ -141,8 +168,7 @@ static int open_parts(struct local *local, const struct provider_env *env,
     if (rc < 0) {
         return rc;
     }
-    rc = volumes_new(local->link, &local->volumes);
-    rc = rc < 0 ? err_set(err, -rc, "out of memory") : 0;
+    rc = open_files(local, env, err);
     if (rc == 0) {
         rc = watch_new(env->state_dir, &calls, &local->watch, err);
     }
@@ -151,7 +177,7 @@ static int open_parts(struct local *local, const struct provider_env *env,
         watch_free(local->watch);
     }
     if (rc < 0) {
-        volumes_free(local->volumes);
+        close_files(local);
         /* A start that fails changes nothing. */
         link_end(local->link, true);
         link_free(local->link);
@@ -244,7 +270,7 @@ static void local_close(struct provider *provider)
         node = list_pop(&local->boxes);
     }
     mutex_unlock(&local->lock);
-    volumes_free(local->volumes);
+    close_files(local);
     link_free(local->link);
     cond_done(&local->quiet);
     mutex_done(&local->lock);
@@ -271,8 +297,8 @@ static char *write_metadata(const struct err *plain)
     return text.data;
 }
 
-static int fill_instance(const struct sandbox *sandbox, const struct err *plain,
-                         struct instance *out)
+int local_fill_instance(struct sandbox *sandbox, const struct err *plain,
+                        struct err *err)
 {
     struct instance made = {0};
     char name[32];
@@ -285,16 +311,16 @@ static int fill_instance(const struct sandbox *sandbox, const struct err *plain,
     if (!made.external_id || !made.display_name || !made.workspace_path ||
         !made.metadata) {
         instance_done(&made);
-        return -ENOMEM;
+        return err_set(err, ENOMEM, "out of memory");
     }
-    instance_done(out);
-    *out = made;
+    instance_done(sandbox->instance);
+    *sandbox->instance = made;
     return 0;
 }
 
 /* From now on it is looked at what the session writes. */
-static int begin_watch(struct local *local, const struct sandbox *sandbox,
-                       const struct wire_quota *quota, struct err *err)
+int local_watch(struct local *local, const struct sandbox *sandbox,
+                const struct wire_quota *quota, struct err *err)
 {
     int rc = watch_add(local->watch, sandbox->number, sandbox->dir,
                        quota->disk_bytes);
@@ -341,7 +367,7 @@ static int run_anew(struct local *local, const struct sandbox *sandbox,
                     int workspace, const struct limits *limits, struct err *err)
 {
     struct link_plan plan = {.workspace = workspace,
-                             .ids = link_ids(local->link, sandbox->number)};
+                             .ids = volume_ids(local->volumes, sandbox)};
     AUTO_FD int rootfs = -1;
     struct box *box = NULL;
     int rc = quota_read(sandbox->config, &plan.quota, err);
@@ -351,7 +377,7 @@ static int run_anew(struct local *local, const struct sandbox *sandbox,
         plan.rootfs = rootfs;
     }
     if (rc == 0) {
-        rc = begin_watch(local, sandbox, &plan.quota, err);
+        rc = local_watch(local, sandbox, &plan.quota, err);
     }
     if (rc == 0) {
         rc = box_start(local->link, sandbox->number, &plan, limits, &box, err);
@@ -399,10 +425,7 @@ static int local_create(struct provider *provider, struct sandbox *sandbox,
         return workspace;
     }
     rc = run(local_of(provider), sandbox, workspace, limits, err);
-    if (rc == 0 && fill_instance(sandbox, &plain, sandbox->instance) < 0) {
-        rc = err_set(err, ENOMEM, "out of memory");
-    }
-    return rc;
+    return rc == 0 ? local_fill_instance(sandbox, &plain, err) : rc;
 }
 
 static int local_resume(struct provider *provider, struct sandbox *sandbox,
@@ -435,19 +458,27 @@ static int local_pause(struct provider *provider, struct sandbox *sandbox,
     return rc;
 }
 
+int local_end_run(struct local *local, uint64_t number,
+                  const struct limits *limits, struct err *err)
+{
+    struct box *box = local_find_box(local, number);
+    int rc = box ? drop_box(local, box, limits, err) : 0;
+
+    box_unref(box);
+    return rc;
+}
+
 static int local_destroy(struct provider *provider, struct sandbox *sandbox,
                          const struct limits *limits, struct err *err)
 {
     struct local *local = local_of(provider);
-    struct box *box = local_find_box(local, sandbox->number);
-    int rc = box ? drop_box(local, box, limits, err) : 0;
+    int rc = local_end_run(local, sandbox->number, limits, err);
 
-    box_unref(box);
     if (rc == 0) {
         watch_drop(local->watch, sandbox->number);
         rc = volume_remove(local->volumes, sandbox, limits, err);
     }
-    return rc;
+    return rc == 0 ? snapshots_forget(local->snapshots, sandbox, err) : rc;
 }
 
 static int local_status(struct provider *provider,
@@ -521,62 +552,4 @@ static int local_room(struct provider *provider, uint64_t number,
                       struct err *err)
 {
     return watch_room(local_of(provider)->watch, number, err);
-}
-
-/* Also a sandbox that does not run is written to through its files. */
-static int open_root(struct local *local, const struct sandbox *sandbox,
-                     struct err *err)
-{
-    struct cancel never = CANCEL_NEVER;
-    struct limits limits = {.deadline_ms = clock_deadline(ROOT_MS),
-                            .cancel = &never};
-    struct wire_quota quota;
-    int rc = quota_read(sandbox->config, &quota, err);
-
-    if (rc == 0) {
-        rc = begin_watch(local, sandbox, &quota, err);
-    }
-    return rc < 0 ? rc : volume_open(local->volumes, sandbox, &limits, err);
-}
-
-static int local_root(struct provider *provider, const struct sandbox *sandbox,
-                      struct provider_root *out, struct err *err)
-{
-    struct local *local = local_of(provider);
-    const struct link_ids ids = link_ids(local->link, sandbox->number);
-    int fd = open_root(local, sandbox, err);
-
-    if (fd < 0) {
-        return fd;
-    }
-    *out = (struct provider_root){.fd = fd,
-                                  .base = ids.base,
-                                  .gid_base = ids.base,
-                                  .count = WIRE_ID_COUNT,
-                                  .user = WIRE_USER,
-                                  .group = WIRE_GROUP,
-                                  .path = WIRE_WORKSPACE};
-    if (link_one_id(local->link)) {
-        out->base = ids.user;
-        out->gid_base = ids.group;
-        out->count = 1;
-        out->user = 0;
-        out->group = 0;
-    }
-    return 0;
-}
-
-static int local_changes(struct provider *provider,
-                         const struct sandbox *sandbox,
-                         const struct provider_span *span,
-                         const struct limits *limits, provider_change_fn *fn,
-                         void *arg, struct err *err)
-{
-    const struct volume_teller teller = {.fn = fn, .arg = arg};
-
-    if (span->from || span->to) {
-        return err_set(err, ENOENT, "there is no such checkpoint");
-    }
-    return volume_changes(local_of(provider)->volumes, sandbox, limits, &teller,
-                          err);
 }

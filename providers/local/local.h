@@ -14,6 +14,8 @@
 #include "providers/local/box.h"
 
 struct link;
+struct layers;
+struct snapshots;
 struct volumes;
 struct watch;
 
@@ -21,7 +23,9 @@ struct local {
     struct provider base;
     struct loop *loop;
     struct link *link;
+    struct layers *layers;
     struct volumes *volumes;
+    struct snapshots *snapshots;
     struct watch *watch;
     const struct provider_env *env;
     int look[2]; /* A pipe to look at another with; by the loop's thread. */
@@ -55,6 +59,47 @@ extern provider_each_kept_fn local_each_kept;
 extern provider_adopt_fn local_adopt;
 extern provider_settled_fn local_settled;
 extern provider_has_processes_fn local_has_processes;
+
+/* Slots of files, */
+provider_root_fn local_root;
+provider_changes_fn local_changes;
+/* and those of checkpoints. */
+extern const struct provider_snapshots local_snapshot_slots;
+
+/** Ends a sandbox's processes. @param local the provider @param number of the
+ *  session @param limits deadline and token @param err filled on failure
+ *  @return 0 or a negative errno */
+MUST_USE int local_end_run(struct local *local, uint64_t number,
+                           const struct limits *limits, struct err *err)
+    EXCLUDES(local->lock);
+
+/**
+ * Fills a sandbox's instance.
+ *
+ * @param sandbox it
+ * @param plain   why its workspace is a plain directory, or empty
+ * @param err     filled on failure
+ * @return 0 or -ENOMEM
+ */
+MUST_USE int local_fill_instance(struct sandbox *sandbox,
+                                 const struct err *plain, struct err *err);
+
+/**
+ * Looks from now on at what a session writes.
+ *
+ * @param local   the provider
+ * @param sandbox its
+ * @param quota   what it may
+ * @param err     filled on failure
+ * @return 0 or -ENOMEM
+ */
+MUST_USE int local_watch(struct local *local, const struct sandbox *sandbox,
+                         const struct wire_quota *quota, struct err *err);
+
+/** @param local the provider @param sandbox whose files @param out written:
+ *  what is true of their owners; no fd */
+void local_fill_root(const struct local *local, const struct sandbox *sandbox,
+                     struct provider_root *out);
 
 /**
  * Starts a command in a box and returns when it runs.

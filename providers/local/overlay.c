@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
@@ -37,10 +38,10 @@ static struct fd_path path_of(int fd)
  * Outside the machine's first user namespace the kernel keeps its notes in
  * other attributes, and cannot follow a directory that was moved.
  */
-static bool trusted_attributes(int work)
+static bool trusted_attributes(int layers)
 {
     static const char name[] = "trusted.overlay.sessionfs";
-    struct fd_path path = path_of(work);
+    struct fd_path path = path_of(layers);
 
     if (setxattr(path.text, name, "y", 1, 0) < 0) {
         return false;
@@ -62,7 +63,7 @@ static bool are_apart(const struct overlay_plan *plan, int lower)
     struct stat above;
     struct stat below;
 
-    return fstat(plan->upper, &above) < 0 || fstat(lower, &below) < 0 ||
+    return fstat(plan->layers, &above) < 0 || fstat(lower, &below) < 0 ||
            above.st_dev != below.st_dev;
 }
 
@@ -71,7 +72,7 @@ static int set_word(int context, const char *key, const char *word)
     return fsconfig(context, FSCONFIG_SET_STRING, key, word, 0);
 }
 
-static int set_options(int context, bool trusted, bool apart)
+static int set_options(int context, bool trusted, bool apart, bool writes)
 {
     int rc = trusted
                  ? set_word(context, "redirect_dir", "on")
@@ -89,8 +90,44 @@ static int set_options(int context, bool trusted, bool apart)
         rc = set_word(context, "xino", "on");
     }
     /* What was written is the kernel's, so that our end loses none of it. */
-    return rc == 0 ? fsconfig(context, FSCONFIG_SET_FLAG, "volatile", NULL, 0)
-                   : rc;
+    return rc == 0 && writes
+               ? fsconfig(context, FSCONFIG_SET_FLAG, "volatile", NULL, 0)
+               : rc;
+}
+
+static int add_layer(int context, int layers, uint64_t id)
+{
+    char name[FD_PATH_SIZE];
+    AUTO_FD int fd = -1;
+
+    (void)snprintf(name, sizeof(name), "%" PRIu64, id);
+    fd = openat(layers, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    return fd < 0 ? -1 : set_layer(context, "lowerdir+", fd);
+}
+
+/* From the top one down; the last is that which is no layer of ours. */
+static int set_lower(int context, const struct overlay_plan *plan, int lower)
+{
+    for (int i = 0; i < plan->deep; i++) {
+        uint64_t id;
+
+        if (pread(plan->chain, &id, sizeof(id), i * (off_t)sizeof(id)) !=
+                (ssize_t)sizeof(id) ||
+            add_layer(context, plan->layers, id) < 0) {
+            return -1;
+        }
+    }
+    return set_layer(context, "lowerdir+", lower);
+}
+
+static int set_upper(int context, const struct overlay_plan *plan)
+{
+    if (plan->upper < 0) {
+        return 0;
+    }
+    return set_layer(context, "upperdir", plan->upper) < 0
+               ? -1
+               : set_layer(context, "workdir", plan->work);
 }
 
 /* The kernel's own words about a failure, or "". */
@@ -119,21 +156,21 @@ static int mount_layers(const struct overlay_plan *plan, int lower, int *out,
                         struct err *err)
 {
     AUTO_FD int context = fsopen("overlay", FSOPEN_CLOEXEC);
+    const bool writes = plan->upper >= 0;
     int fd;
 
     if (context < 0) {
         return err_errno(err, "this kernel has no overlay filesystem");
     }
-    if (set_layer(context, "lowerdir", lower) < 0 ||
-        set_layer(context, "upperdir", plan->upper) < 0 ||
-        set_layer(context, "workdir", plan->work) < 0 ||
-        set_options(context, trusted_attributes(plan->work),
-                    are_apart(plan, lower)) < 0 ||
+    if (set_lower(context, plan, lower) < 0 || set_upper(context, plan) < 0 ||
+        set_options(context, trusted_attributes(plan->layers),
+                    are_apart(plan, lower), writes) < 0 ||
         fsconfig(context, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0) {
         return fail(context, err);
     }
-    fd =
-        fsmount(context, FSMOUNT_CLOEXEC, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
+    fd = fsmount(context, FSMOUNT_CLOEXEC,
+                 MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV |
+                     (writes ? 0U : MOUNT_ATTR_RDONLY));
     if (fd < 0) {
         return fail(context, err);
     }

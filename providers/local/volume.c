@@ -7,27 +7,18 @@
 #include "core/mutex.h"
 #include "providers/local/changes.h"
 #include "providers/local/hostdir.h"
+#include "providers/local/layers.h"
 #include "providers/local/link.h"
-#include "providers/local/remove.h"
+#include "providers/local/volume_priv.h"
 #include "providers/local/wire.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <stdio.h>
 #include <sys/stat.h>
 
-/* Names in a sandbox's directory. */
-#define UPPER_DIR   "upper"
-#define WORK_DIR    "work"
-#define LOWER_DIR   "lower"
-#define PLAIN_DIR   "workspace"
-#define REMOVED_DIR "workspace.removed"
-
 enum {
-    TURN_MS = 50, /* How often a waiter looks at its token. */
-    REMOVE_TRIES = 20,
-    REMOVE_STEP_MS = 5
+    TURN_MS = 50 /* How often a waiter looks at its token. */
 };
 
 /* A mounted overlay, or one that is being mounted. */
@@ -39,12 +30,13 @@ struct volume {
 
 struct volumes {
     struct link *link;
+    struct layers *layers;
     struct mutex lock;
     struct cond mounted;
     struct list all GUARDED; /* by lock */
 };
 
-int volumes_new(struct link *link, struct volumes **out)
+int volumes_new(struct link *link, struct layers *layers, struct volumes **out)
 {
     struct volumes *volumes = calloc(1, sizeof(*volumes));
 
@@ -52,6 +44,7 @@ int volumes_new(struct link *link, struct volumes **out)
         return -ENOMEM;
     }
     volumes->link = link;
+    volumes->layers = layers;
     mutex_init(&volumes->lock);
     cond_init(&volumes->mounted);
     list_init(&volumes->all);
@@ -84,77 +77,7 @@ void volumes_free(struct volumes *volumes)
     free(volumes);
 }
 
-/* ---- On disk ---- */
-
-static int open_dir(const struct sandbox *sandbox, struct err *err)
-{
-    int fd = open(sandbox->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-
-    return fd < 0 ? err_errno(err, "the sandbox's directory") : fd;
-}
-
-/* An O_PATH fd, or -errno with the words. */
-static int open_below(int dir, const char *name, struct err *err)
-{
-    int fd = openat(dir, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-
-    return fd < 0 ? err_errno(err, "the workspace's '%s'", name) : fd;
-}
-
-static bool is_there(int dir, const char *name)
-{
-    struct stat st;
-
-    return fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0;
-}
-
-/* A directory of the sandbox's user. */
-static int give_dir(int dir, const char *name, struct link_ids ids,
-                    struct err *err)
-{
-    if (mkdirat(dir, name, 0755) < 0) {
-        return errno == EEXIST ? 0 : err_errno(err, "cannot make '%s'", name);
-    }
-    /* Our umask is not the sandbox's. */
-    if (fchownat(dir, name, ids.user, ids.group, AT_SYMLINK_NOFOLLOW) < 0 ||
-        fchmodat(dir, name, 0755, 0) < 0) {
-        return err_errno(err, "cannot give away '%s'", name);
-    }
-    return 0;
-}
-
-static int make_own_dir(int dir, const char *name, struct err *err)
-{
-    return mkdirat(dir, name, 0700) < 0 && errno != EEXIST
-               ? err_errno(err, "cannot make '%s'", name)
-               : 0;
-}
-
-int volume_check(const struct sandbox *sandbox, struct err *err)
-{
-    AUTO_FD int dir = open(sandbox->dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
-
-    if (dir < 0 && errno != ENOENT) {
-        return err_errno(err, "the sandbox's directory");
-    }
-    if (dir < 0 || (!is_there(dir, UPPER_DIR) && !is_there(dir, PLAIN_DIR))) {
-        return err_set(err, ESTALE, "the workspace is gone");
-    }
-    return 0;
-}
-
 /* ---- Mounting ---- */
-
-/* The kernel wants a working directory that no mount has used. */
-static int fresh_work(int dir, const struct limits *limits, struct err *err)
-{
-    int rc = remove_tree(dir, WORK_DIR, limits, err);
-
-    if (rc == 0) {
-        rc = make_own_dir(dir, WORK_DIR, err);
-    }
-    return rc == 0 ? open_below(dir, WORK_DIR, err) : rc;
-}
 
 /* What lies below: the base that the config names, or nothing. */
 static int open_lower(const struct sandbox *sandbox, int dir, bool *is_base,
@@ -167,27 +90,68 @@ static int open_lower(const struct sandbox *sandbox, int dir, bool *is_base,
         return rc;
     }
     *is_base = fd >= 0;
-    return fd >= 0 ? fd : open_below(dir, LOWER_DIR, err);
+    return fd >= 0 ? fd : volume_below(dir, VOLUME_LOWER, err);
+}
+
+/* Whose ids the files have. */
+static int find_ids(const struct volumes *volumes,
+                    const struct sandbox *sandbox, int dir,
+                    struct link_ids *out, struct err *err)
+{
+    struct head head;
+    int rc = head_read(dir, sandbox->number, &head, err);
+
+    if (rc == 0) {
+        *out = link_ids(volumes->link, head.ids);
+    }
+    return rc;
+}
+
+/* Mounts the chain of a head, with what is written on top unless `fixed`. */
+static int mount_head(struct volumes *volumes, const struct sandbox *sandbox,
+                      int dir, const struct head *head, bool fixed,
+                      const struct limits *limits, int *out, struct err *err)
+{
+    const struct link_ids ids = link_ids(volumes->link, head->ids);
+    struct link_overlay overlay = {.upper = -1,
+                                   .work = -1,
+                                   .layers = layers_dir(volumes->layers),
+                                   .id_base = ids.base};
+    AUTO_FREE uint64_t *chain = NULL;
+    AUTO_FD int upper = -1;
+    AUTO_FD int work = -1;
+    AUTO_FD int lower = open_lower(sandbox, dir, &overlay.map_lower, err);
+    char name[HEAD_NAME_SIZE];
+    int rc = lower < 0 ? lower
+                       : layers_chain(volumes->layers, head->top, &chain,
+                                      &overlay.deep, err);
+
+    if (rc == 0 && !fixed) {
+        head_upper(head, name);
+        upper = volume_below(dir, name, err);
+        work = upper < 0 ? -1 : volume_fresh_work(dir, head, limits, err);
+        rc = work < 0 ? -err->code : 0;
+    }
+    if (rc < 0) {
+        return rc;
+    }
+    overlay.upper = upper;
+    overlay.lower = lower;
+    overlay.work = work;
+    overlay.chain = chain;
+    return link_mount(volumes->link, &overlay, limits, out, err);
 }
 
 static int mount_dirs(struct volumes *volumes, const struct sandbox *sandbox,
                       int dir, const struct limits *limits, int *out,
                       struct err *err)
 {
-    const struct link_ids ids = link_ids(volumes->link, sandbox->number);
-    struct link_overlay overlay = {.id_base = ids.base};
-    AUTO_FD int upper = open_below(dir, UPPER_DIR, err);
-    AUTO_FD int lower =
-        upper < 0 ? -1 : open_lower(sandbox, dir, &overlay.map_lower, err);
-    AUTO_FD int work = lower < 0 ? -1 : fresh_work(dir, limits, err);
+    struct head head;
+    int rc = head_read(dir, sandbox->number, &head, err);
 
-    if (work < 0) {
-        return -err->code;
-    }
-    overlay.upper = upper;
-    overlay.lower = lower;
-    overlay.work = work;
-    return link_mount(volumes->link, &overlay, limits, out, err);
+    return rc == 0 ? mount_head(volumes, sandbox, dir, &head, false, limits,
+                                out, err)
+                   : rc;
 }
 
 static struct volume *find_locked(struct volumes *volumes, uint64_t number)
@@ -338,12 +302,12 @@ int volume_open(struct volumes *volumes, const struct sandbox *sandbox,
     if (rc < 0) {
         return rc;
     }
-    dir = open_dir(sandbox, err);
+    dir = volume_dir(sandbox, err);
     if (dir < 0) {
         return dir;
     }
-    return is_there(dir, PLAIN_DIR)
-               ? open_below(dir, PLAIN_DIR, err)
+    return volume_has(dir, VOLUME_PLAIN)
+               ? volume_below(dir, VOLUME_PLAIN, err)
                : open_overlay(volumes, sandbox, dir, limits, err);
 }
 
@@ -354,28 +318,54 @@ static bool is_refusal(int rc)
            rc == -ENOSYS || rc == -ENODEV || rc == -ELOOP || rc == -EREMOTE;
 }
 
-static int make_overlay(struct volumes *volumes, const struct sandbox *sandbox,
-                        int dir, const struct limits *limits, struct err *err)
+/* A workspace that was lost is replaced by an empty one. */
+static int begin_head(struct volumes *volumes, const struct sandbox *sandbox,
+                      int dir, struct head *out, struct err *err)
 {
-    int rc =
-        give_dir(dir, UPPER_DIR, link_ids(volumes->link, sandbox->number), err);
+    char name[HEAD_NAME_SIZE];
+    int rc = head_read(dir, sandbox->number, out, err);
 
-    if (rc == 0) {
-        rc = make_own_dir(dir, LOWER_DIR, err);
-    }
     if (rc < 0) {
         return rc;
     }
-    return open_overlay(volumes, sandbox, dir, limits, err);
+    head_upper(out, name);
+    if (out->top && !volume_has(dir, name)) {
+        uint64_t top = out->top;
+
+        out->top = 0;
+        rc = head_write(dir, out, err);
+        if (rc == 0) {
+            layers_unref(volumes->layers, top);
+        }
+    }
+    return rc;
+}
+
+static int make_overlay(struct volumes *volumes, const struct sandbox *sandbox,
+                        int dir, const struct limits *limits, struct err *err)
+{
+    char name[HEAD_NAME_SIZE];
+    struct head head;
+    int rc = begin_head(volumes, sandbox, dir, &head, err);
+
+    if (rc < 0) {
+        return rc;
+    }
+    head_upper(&head, name);
+    rc = volume_give_dir(dir, name, link_ids(volumes->link, head.ids), err);
+    if (rc == 0) {
+        rc = volume_own_dir(dir, VOLUME_LOWER, err);
+    }
+    return rc == 0 ? open_overlay(volumes, sandbox, dir, limits, err) : rc;
 }
 
 static int make_plain(const struct volumes *volumes,
                       const struct sandbox *sandbox, int dir, struct err *err)
 {
-    int rc =
-        give_dir(dir, PLAIN_DIR, link_ids(volumes->link, sandbox->number), err);
+    int rc = volume_give_dir(dir, VOLUME_PLAIN,
+                             link_ids(volumes->link, sandbox->number), err);
 
-    return rc == 0 ? open_below(dir, PLAIN_DIR, err) : rc;
+    return rc == 0 ? volume_below(dir, VOLUME_PLAIN, err) : rc;
 }
 
 /* What a create that was cut off has left has no base below it. */
@@ -386,7 +376,7 @@ static int take_plain(int dir, bool has_base, struct err *plain,
         return err_set(err, EEXIST, "there is a workspace without a base");
     }
     (void)err_set(plain, EINVAL, "it was made as a plain directory");
-    return open_below(dir, PLAIN_DIR, err);
+    return volume_below(dir, VOLUME_PLAIN, err);
 }
 
 /* An overlay, or else a plain directory: but that can have no base. */
@@ -399,7 +389,7 @@ static int make(struct volumes *volumes, const struct sandbox *sandbox, int dir,
     if (has_base < 0) {
         return has_base;
     }
-    if (is_there(dir, PLAIN_DIR)) {
+    if (volume_has(dir, VOLUME_PLAIN)) {
         return take_plain(dir, has_base, plain, err);
     }
     rc = make_overlay(volumes, sandbox, dir, limits, err);
@@ -410,7 +400,7 @@ static int make(struct volumes *volumes, const struct sandbox *sandbox, int dir,
     err_clear(err);
     rc = make_plain(volumes, sandbox, dir, err);
     if (rc >= 0) {
-        (void)unlinkat(dir, UPPER_DIR, AT_REMOVEDIR);
+        (void)unlinkat(dir, VOLUME_UPPER, AT_REMOVEDIR);
     }
     return rc;
 }
@@ -418,10 +408,26 @@ static int make(struct volumes *volumes, const struct sandbox *sandbox, int dir,
 int volume_make(struct volumes *volumes, const struct sandbox *sandbox,
                 const struct limits *limits, struct err *plain, struct err *err)
 {
-    AUTO_FD int dir = open_dir(sandbox, err);
+    AUTO_FD int dir = volume_dir(sandbox, err);
 
     err_clear(plain);
     return dir < 0 ? dir : make(volumes, sandbox, dir, limits, plain, err);
+}
+
+/* What the session writes, readable. */
+static int open_upper(const struct sandbox *sandbox, int dir, struct err *err)
+{
+    char name[HEAD_NAME_SIZE];
+    struct head head;
+    int rc = head_read(dir, sandbox->number, &head, err);
+    int fd;
+
+    if (rc < 0) {
+        return rc;
+    }
+    head_upper(&head, name);
+    fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    return fd < 0 ? err_errno(err, "the workspace's '%s'", name) : fd;
 }
 
 int volume_changes(struct volumes *volumes, const struct sandbox *sandbox,
@@ -429,7 +435,7 @@ int volume_changes(struct volumes *volumes, const struct sandbox *sandbox,
                    const struct volume_teller *teller, struct err *err)
 {
     AUTO_FD int merged = volume_open(volumes, sandbox, limits, err);
-    AUTO_FD int dir = merged < 0 ? -1 : open_dir(sandbox, err);
+    AUTO_FD int dir = merged < 0 ? -1 : volume_dir(sandbox, err);
     AUTO_FD int upper = -1;
     AUTO_FD int base = -1;
     struct changes_dirs dirs;
@@ -438,8 +444,8 @@ int volume_changes(struct volumes *volumes, const struct sandbox *sandbox,
     if (rc < 0) {
         return rc;
     }
-    if (!is_there(dir, PLAIN_DIR)) {
-        upper = open_below(dir, UPPER_DIR, err);
+    if (!volume_has(dir, VOLUME_PLAIN)) {
+        upper = open_upper(sandbox, dir, err);
         if (upper < 0) {
             return upper;
         }
@@ -449,20 +455,7 @@ int volume_changes(struct volumes *volumes, const struct sandbox *sandbox,
     return changes_tell(&dirs, limits, teller->fn, teller->arg, err);
 }
 
-int volume_open_written(const char *dir)
-{
-    static const char *const names[] = {UPPER_DIR, PLAIN_DIR};
-    AUTO_FD int at = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    int fd = -1;
-
-    for (size_t i = 0; at >= 0 && fd < 0 && i < ARRAY_SIZE(names); i++) {
-        fd = openat(at, names[i],
-                    O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    }
-    return fd;
-}
-
-static void forget(struct volumes *volumes, uint64_t number)
+void volume_forget(struct volumes *volumes, uint64_t number)
 {
     struct volume *volume;
 
@@ -477,50 +470,55 @@ static void forget(struct volumes *volumes, uint64_t number)
     }
 }
 
-/* Under another name it is no workspace any more, half removed or not. */
-static int rename_away(int dir, const char *name, const struct limits *limits,
-                       struct err *err)
+struct link_ids volume_ids(const struct volumes *volumes,
+                           const struct sandbox *sandbox)
 {
-    int rc = remove_tree(dir, REMOVED_DIR, limits, err);
+    AUTO_FD int dir = open(sandbox->dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    struct link_ids ids = link_ids(volumes->link, sandbox->number);
+    struct err ignored = ERR_INIT;
 
-    if (rc < 0 || !is_there(dir, name)) {
-        return rc;
+    /* Before it is made it has its own. */
+    if (dir >= 0 && find_ids(volumes, sandbox, dir, &ids, &ignored) < 0) {
+        ids = link_ids(volumes->link, sandbox->number);
     }
-    if (renameat(dir, name, dir, REMOVED_DIR) < 0) {
-        return err_errno(err, "the workspace");
-    }
-    return remove_tree(dir, REMOVED_DIR, limits, err);
+    return ids;
 }
 
-/* A mount that was given up may still be coming about in it. */
-static int remove_work(int dir, const struct limits *limits, struct err *err)
+int volume_view(struct volumes *volumes, const struct sandbox *sandbox,
+                uint64_t top, const struct limits *limits, struct err *err)
 {
-    int rc = remove_tree(dir, WORK_DIR, limits, err);
+    AUTO_FD int dir = volume_dir(sandbox, err);
+    AUTO_FD int mount = -1;
+    struct head head;
+    int rc = dir < 0 ? dir : head_read(dir, sandbox->number, &head, err);
+    int fd;
 
-    for (int i = 0; rc == -ENOTEMPTY && i < REMOVE_TRIES; i++) {
-        (void)poll(NULL, 0, REMOVE_STEP_MS);
-        err_clear(err);
-        rc = remove_tree(dir, WORK_DIR, limits, err);
+    if (rc == 0) {
+        rc = volume_own_dir(dir, VOLUME_LOWER, err);
     }
-    return rc;
+    if (rc == 0) {
+        head.top = top;
+        rc =
+            mount_head(volumes, sandbox, dir, &head, true, limits, &mount, err);
+    }
+    if (rc < 0) {
+        return rc;
+    }
+    fd = openat(mount, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return fd < 0 ? err_errno(err, "the checkpoint") : fd;
 }
 
 int volume_remove(struct volumes *volumes, const struct sandbox *sandbox,
                   const struct limits *limits, struct err *err)
 {
     AUTO_FD int dir = open(sandbox->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    struct head head;
     int rc;
 
-    forget(volumes, sandbox->number);
+    volume_forget(volumes, sandbox->number);
     if (dir < 0) {
         return errno == ENOENT ? 0 : err_errno(err, "the sandbox's directory");
     }
-    rc = rename_away(dir, UPPER_DIR, limits, err);
-    if (rc == 0) {
-        rc = rename_away(dir, PLAIN_DIR, limits, err);
-    }
-    if (rc == 0) {
-        rc = remove_work(dir, limits, err);
-    }
-    return rc == 0 ? remove_tree(dir, LOWER_DIR, limits, err) : rc;
+    rc = head_read(dir, sandbox->number, &head, err);
+    return rc == 0 ? volume_clear(dir, &head, limits, err) : rc;
 }

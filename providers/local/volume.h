@@ -14,16 +14,19 @@
 #define SESSIONFS_LOCAL_VOLUME_H
 
 #include "core/provider.h"
+#include "providers/local/link.h"
 
-struct link;
+struct layers;
 struct volumes;
 
 /**
- * @param link borrowed; makes the mounts
- * @param out  no volumes, on success
+ * @param link   borrowed; makes the mounts
+ * @param layers borrowed; lie below
+ * @param out    no volumes, on success
  * @return 0 or -ENOMEM
  */
-MUST_USE int volumes_new(struct link *link, struct volumes **out);
+MUST_USE int volumes_new(struct link *link, struct layers *layers,
+                         struct volumes **out);
 /** @param volumes freed, and with it the mounts; NULL is fine */
 void volumes_free(struct volumes *volumes);
 
@@ -72,6 +75,30 @@ int volume_mount(struct volumes *volumes, uint64_t number);
  *  them @param number of the session @param mount taken on success @return 0 or
  *  -ENOMEM */
 MUST_USE int volume_adopt(struct volumes *volumes, uint64_t number, int mount);
+
+/** @param volumes all of them @param sandbox which, made or not @return the
+ *  ids that its files have */
+struct link_ids volume_ids(const struct volumes *volumes,
+                           const struct sandbox *sandbox);
+
+/**
+ * Mounts what a workspace is with a layer on top, to be read.
+ *
+ * @param volumes all of them
+ * @param sandbox which
+ * @param top     the layer, which the caller has a reference to; 0: none
+ * @param limits  deadline and token
+ * @param err     filled on failure
+ * @return a readable fd of the tree, or a negative errno
+ */
+MUST_USE int volume_view(struct volumes *volumes, const struct sandbox *sandbox,
+                         uint64_t top, const struct limits *limits,
+                         struct err *err);
+
+/** Gives up the mount of a workspace, which has changed on disk: the next
+ *  need mounts it anew. @param volumes all of them @param number of a session
+ */
+void volume_forget(struct volumes *volumes, uint64_t number);
 
 /** Opens what a session wrote, to be read. @param dir of the session
  *  @return a directory, or -1 */

@@ -7,7 +7,8 @@
  *   daemon: WIRE_START {enum wire_start_fd}, id_base, quota, n
  *   keeper: WIRE_STARTED {enum wire_started_fd}, n, words: the name of its
  *           groups of version 1; or WIRE_FAILED, n
- *   daemon: WIRE_MOUNT {enum wire_mount_fd}, id_base, map_lower, n
+ *   daemon: WIRE_MOUNT {enum wire_mount_fd}, id_base, map_lower, n, code: how
+ *           many layers
  *   keeper: WIRE_MOUNTED {the overlay} or WIRE_FAILED, n
  *   daemon: WIRE_HOLD {enum wire_box_fd or wire_command_fd}, held: to be kept
  *           for the next daemon; WIRE_NOTE, held: it has changed;
@@ -180,9 +181,11 @@ enum wire_started_fd {
 
 /* The fds of WIRE_MOUNT. */
 enum wire_mount_fd {
-    WIRE_MOUNT_UPPER,
-    WIRE_MOUNT_WORK,
     WIRE_MOUNT_LOWER,
+    WIRE_MOUNT_UPPER, /* Missing, with the next: nothing is written. */
+    WIRE_MOUNT_WORK,
+    WIRE_MOUNT_LAYERS, /* The directory of all layers, and */
+    WIRE_MOUNT_CHAIN,  /* a memfd: which of them, as uint64_t, downwards. */
     WIRE_MOUNT_FDS,
 };
 

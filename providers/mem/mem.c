@@ -123,8 +123,8 @@ static int fill_instance(const char *external_id, struct instance *instance,
     return 0;
 }
 
-int mem_make_box(struct mem *mem, struct sandbox *sandbox, struct mem_box **out,
-                 struct err *err)
+static int make_box(struct mem *mem, struct sandbox *sandbox, struct err *err)
+    REQUIRES(mem->lock)
 {
     struct mem_box *box = new_box(mem, sandbox->number);
     int rc;
@@ -135,8 +135,6 @@ int mem_make_box(struct mem *mem, struct sandbox *sandbox, struct mem_box **out,
     rc = fill_instance(box->external_id, sandbox->instance, err);
     if (rc < 0) {
         mem_box_drop(mem, box);
-    } else {
-        *out = box;
     }
     return rc;
 }
@@ -145,14 +143,13 @@ static int mem_create(struct provider *provider, struct sandbox *sandbox,
                       const struct limits *limits, struct err *err)
 {
     struct mem *mem = mem_of(provider);
-    struct mem_box *box;
     int rc = mem_fault(mem, "create", sandbox, limits, err);
 
     if (rc < 0) {
         return rc;
     }
     mutex_lock(&mem->lock);
-    rc = mem_make_box(mem, sandbox, &box, err);
+    rc = make_box(mem, sandbox, err);
     mutex_unlock(&mem->lock);
     return rc;
 }
@@ -212,7 +209,6 @@ static int mem_destroy(struct provider *provider, struct sandbox *sandbox,
     if (box) {
         mem_box_drop(mem, box);
     }
-    mem_drop_all(sandbox);
     mutex_unlock(&mem->lock);
     return 0;
 }
@@ -324,6 +320,4 @@ const struct provider_ops provider_mem = {
     .exec = mem_exec,
     .signal = mem_signal,
     .files = &mem_files,
-    .changes = mem_changes,
-    .snapshots = &mem_snapshots,
 };

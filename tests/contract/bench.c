@@ -95,8 +95,10 @@ void bench_name(struct bench *bench, struct bench_box *box)
     uint64_t number = atomic_fetch_add(&next_session, 1);
 
     memset(box, 0, sizeof(*box));
-    (void)snprintf(box->dir, sizeof(box->dir), "%.200s/%llu", bench->dir,
-                   (unsigned long long)number);
+    (void)snprintf(box->dir, sizeof(box->dir), "%.200s/sessions", bench->dir);
+    (void)mkdir(box->dir, 0700);
+    (void)snprintf(box->dir, sizeof(box->dir), "%.200s/sessions/%llu",
+                   bench->dir, (unsigned long long)number);
     assert_int_equal(mkdir(box->dir, 0700), 0);
     box->sandbox.number = number;
     box->sandbox.id = "contract";

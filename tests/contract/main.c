@@ -3,6 +3,7 @@
  * usage: contract_suite PROVIDER; skipped where `local` cannot be had.
  */
 #include "tests/contract/bench.h"
+#include "tests/scratch.h"
 
 #include <stdio.h>
 #include <unistd.h>
@@ -18,8 +19,9 @@ static bool can_open(void)
     struct err err = ERR_INIT;
     int rc = loop_new(&bench.loop, &err);
 
+    scratch_make(bench.dir, sizeof(bench.dir));
     if (rc == 0) {
-        bench.env.state_dir = "/";
+        bench.env.state_dir = bench.dir;
         bench.env.loop = bench.loop;
         rc = provider_open(bench_ops(), &bench.env, &bench.provider, &err);
         if (rc == 0) {
@@ -27,6 +29,7 @@ static bool can_open(void)
         }
         loop_free(bench.loop);
     }
+    scratch_remove(bench.dir);
     if (rc < 0) {
         (void)fprintf(stderr, "%s\n", err.msg);
     }

@@ -1,0 +1,240 @@
+/* Writes a layer. See lay.h. */
+#include "providers/local/lay.h"
+
+#include "core/cleanup.h"
+#include "providers/local/below.h"
+#include "providers/local/copy.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <search.h>
+#include <string.h>
+#include <sys/sysmacros.h>
+#include <sys/xattr.h>
+
+enum {
+    DIR_ROOM = 4096
+};
+
+struct lay {
+    const struct lay_plan *plan;
+    const struct limits *limits;
+    struct lay_sum *sum;
+    struct err *err;
+    int src;     /* Where the walk is, */
+    int dst;     /* in both. */
+    void *links; /* tsearch(): files with more names, that have one. */
+};
+
+static int fail(struct lay *lay, int rc, const char *name)
+{
+    return err_set(lay->err, -rc, "cannot keep '%.128s': %s", name,
+                   strerror(-rc));
+}
+
+static int check(struct lay *lay)
+{
+    return limits_check(lay->limits, "the checkpoint takes too long", lay->err);
+}
+
+/* ---- Files ---- */
+
+static int by_ino(const void *a, const void *b)
+{
+    const struct scan_node *left = a;
+    const struct scan_node *right = b;
+
+    return left->ino < right->ino ? -1 : left->ino > right->ino;
+}
+
+/* The file as it was written under its first name. */
+static int link_to(const struct lay *lay, const struct scan_node *first,
+                   const char *name)
+{
+    AUTO_FREE char *path = scan_path(first->parent);
+    AUTO_FD int dir = -1;
+
+    if (!path) {
+        return -ENOMEM;
+    }
+    dir = below_open(lay->plan->dst, path, O_PATH | O_DIRECTORY);
+    if (dir < 0) {
+        return dir;
+    }
+    return linkat(dir, first->name, lay->dst, name, 0) < 0 ? -errno : 0;
+}
+
+static int put_regular(struct lay *lay, struct scan_node *node)
+{
+    struct scan_node **first;
+    int rc;
+
+    if (node->links < 2) {
+        return copy_file(lay->src, node->name, lay->dst, &lay->sum->bytes,
+                         lay->err);
+    }
+    first = tsearch(node, &lay->links, by_ino);
+    if (!first) {
+        return fail(lay, -ENOMEM, node->name);
+    }
+    if (*first == node) {
+        return copy_file(lay->src, node->name, lay->dst, &lay->sum->bytes,
+                         lay->err);
+    }
+    rc = link_to(lay, *first, node->name);
+    return rc < 0 ? fail(lay, rc, node->name) : 0;
+}
+
+static int hide(struct lay *lay, const char *name)
+{
+    lay->sum->changed++;
+    return mknodat(lay->dst, name, S_IFCHR, makedev(0, 0)) < 0
+               ? fail(lay, -errno, name)
+               : 0;
+}
+
+static int put_file(struct lay *lay, struct scan_node *node)
+{
+    if (node->whiteout) {
+        /* In a directory where all is new there is nothing to hide. */
+        return node->parent->cover ? 0 : hide(lay, node->name);
+    }
+    lay->sum->changed++;
+    return S_ISREG(node->mode) ? put_regular(lay, node)
+                               : copy_file(lay->src, node->name, lay->dst,
+                                           &lay->sum->bytes, lay->err);
+}
+
+/* ---- Directories ---- */
+
+static int mark_opaque(int fd)
+{
+    /* Outside the first user namespace the kernel reads the other. */
+    if (fsetxattr(fd, "trusted.overlay.opaque", "y", 1, 0) == 0 ||
+        fsetxattr(fd, "user.overlay.opaque", "y", 1, 0) == 0) {
+        return 0;
+    }
+    return -errno;
+}
+
+static int enter(struct lay *lay, const struct scan_node *dir)
+{
+    int rc = mkdirat(lay->dst, dir->name, 0700) < 0 ? -errno : 0;
+
+    if (rc == 0) {
+        rc = copy_step_in(&lay->src, dir->name);
+    }
+    if (rc == 0) {
+        rc = copy_step_in(&lay->dst, dir->name);
+    }
+    if (rc == 0 && dir->cover && !dir->parent->cover) {
+        rc = mark_opaque(lay->dst);
+    }
+    lay->sum->changed += !dir->old || dir->old->mode != dir->mode;
+    lay->sum->bytes += DIR_ROOM;
+    return rc < 0 ? fail(lay, rc, dir->name) : 0;
+}
+
+static int hide_gone(struct lay *lay, const struct scan_node *dir)
+{
+    const struct scan_node *old = dir->old;
+    int rc = 0;
+
+    for (uint32_t i = 0; rc == 0 && old && i < old->count; i++) {
+        if (!old->below[i]->whiteout && !scan_find(dir, old->below[i]->name)) {
+            rc = hide(lay, old->below[i]->name);
+        }
+    }
+    return rc;
+}
+
+/* Writes what a directory shows from layers below. */
+static int fill(struct lay *lay, const struct scan_node *dir)
+{
+    AUTO_FREE char *path = scan_path(dir);
+    AUTO_FD int merged =
+        path ? below_open(lay->plan->merged, path, O_RDONLY | O_DIRECTORY)
+             : -ENOMEM;
+    const struct scan_ask ask = {.dir = merged, .skip = dir, .plain = true};
+    struct lay_plan plan = {.src = merged, .merged = -1, .dst = lay->dst};
+    int rc;
+
+    if (merged < 0) {
+        return fail(lay, merged, dir->name);
+    }
+    rc = scan_take(&ask, lay->limits, &plan.top, lay->err);
+    if (rc == 0) {
+        rc = lay_write(&plan, lay->limits, lay->sum, lay->err);
+        scan_free(plan.top);
+    }
+    return rc;
+}
+
+static int leave(struct lay *lay, const struct scan_node *dir)
+{
+    int rc = hide_gone(lay, dir);
+
+    if (rc == 0 && dir->expand) {
+        rc = fill(lay, dir);
+    }
+    return rc == 0 ? copy_dir_attr(lay->src, lay->dst, lay->err) : rc;
+}
+
+/* ---- The walk ---- */
+
+static int step_out(struct lay *lay)
+{
+    int rc = copy_step_out(&lay->src);
+
+    if (rc == 0) {
+        rc = copy_step_out(&lay->dst);
+    }
+    return rc < 0 ? fail(lay, rc, "..") : 0;
+}
+
+static int walk(struct lay *lay)
+{
+    struct scan_node *dir = lay->plan->top;
+    int rc = 0;
+
+    while (rc == 0) {
+        struct scan_node *node = scan_next(dir);
+
+        rc = check(lay);
+        if (rc == 0 && !node) {
+            rc = leave(lay, dir);
+            if (rc < 0 || dir == lay->plan->top) {
+                return rc;
+            }
+            rc = step_out(lay);
+            dir = dir->parent;
+        } else if (rc == 0 && S_ISDIR(node->mode)) {
+            rc = enter(lay, node);
+            dir = node;
+        } else if (rc == 0) {
+            rc = put_file(lay, node);
+        }
+    }
+    return rc;
+}
+
+static void forget(void *node)
+{
+    (void)node;
+}
+
+int lay_write(const struct lay_plan *plan, const struct limits *limits,
+              struct lay_sum *sum, struct err *err)
+{
+    struct lay lay = {.plan = plan, .limits = limits, .sum = sum, .err = err};
+    int rc;
+
+    lay.src = openat(plan->src, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    lay.dst = openat(plan->dst, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    rc = lay.src < 0 || lay.dst < 0 ? err_errno(err, "cannot open a layer")
+                                    : walk(&lay);
+    cleanup_fd(&lay.src);
+    cleanup_fd(&lay.dst);
+    tdestroy(lay.links, forget);
+    return rc;
+}

@@ -1,0 +1,457 @@
+/*
+ * The layers of checkpoints. See layers.h.
+ *
+ * A layer ID is the directory ID; a link ID.on beside it tells the parent's:
+ * it takes no room, and is there at once or not.
+ */
+#include "providers/local/layers.h"
+
+#include "core/cancel.h"
+#include "core/cleanup.h"
+#include "core/clock.h"
+#include "core/mutex.h"
+#include "core/workers.h"
+#include "providers/local/remove.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define STORE     "layers"
+#define ON_SUFFIX ".on"
+
+enum {
+    NAME_SIZE = 32,
+    DEEP_MAX = 1 << 20, /* More are a circle. */
+};
+
+struct layer {
+    uint64_t id;
+    uint64_t parent;
+    uint64_t refs;
+};
+
+struct layers {
+    int dir;
+    struct workers *removals;
+    struct cancel closing;
+    struct mutex lock;
+    struct layer *all GUARDED; /* By lock, as all below; sorted by id. */
+    size_t count GUARDED;
+    size_t room GUARDED;
+    uint64_t last GUARDED; /* The greatest id so far. */
+    bool swept GUARDED;    /* References are complete. */
+};
+
+/* One that is to be removed. */
+struct removal {
+    struct layers *layers;
+    uint64_t id;
+};
+
+static void unref_locked(struct layers *layers, uint64_t id)
+    REQUIRES(layers->lock);
+
+/* ---- In memory ---- */
+
+static struct layer *find_locked(struct layers *layers, uint64_t id)
+    REQUIRES(layers->lock)
+{
+    size_t low = 0;
+    size_t high = layers->count;
+
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+
+        if (layers->all[middle].id == id) {
+            return &layers->all[middle];
+        }
+        if (layers->all[middle].id < id) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return NULL;
+}
+
+/* Ids only grow, but for those that are read at the start. */
+static int add_locked(struct layers *layers, uint64_t id, uint64_t parent,
+                      uint64_t refs) REQUIRES(layers->lock)
+{
+    if (layers->count == layers->room) {
+        size_t room = layers->room ? layers->room * 2 : 64;
+        void *wide = realloc(layers->all, room * sizeof(struct layer));
+
+        if (!wide) {
+            return -ENOMEM;
+        }
+        layers->all = wide;
+        layers->room = room;
+    }
+    layers->all[layers->count++] =
+        (struct layer){.id = id, .parent = parent, .refs = refs};
+    layers->last = id > layers->last ? id : layers->last;
+    return 0;
+}
+
+static void forget(struct layers *layers, uint64_t id)
+{
+    struct layer *layer;
+    uint64_t parent = 0;
+
+    mutex_lock(&layers->lock);
+    layer = find_locked(layers, id);
+    if (layer) {
+        size_t after = layers->count - (size_t)(layer - layers->all) - 1;
+
+        parent = layer->parent;
+        memmove(layer, layer + 1, after * sizeof(*layer));
+        layers->count--;
+    }
+    unref_locked(layers, parent);
+    mutex_unlock(&layers->lock);
+}
+
+/* ---- Removal ---- */
+
+static void remove_layer(void *arg)
+{
+    struct removal *removal = arg;
+    struct layers *layers = removal->layers;
+    const struct limits limits = {.deadline_ms = DEADLINE_NONE,
+                                  .cancel = &layers->closing};
+    struct err ignored = ERR_INIT;
+    char name[NAME_SIZE];
+
+    (void)snprintf(name, sizeof(name), "%" PRIu64, removal->id);
+    if (remove_tree(layers->dir, name, &limits, &ignored) == 0) {
+        (void)snprintf(name, sizeof(name), "%" PRIu64 ON_SUFFIX, removal->id);
+        (void)unlinkat(layers->dir, name, 0);
+        forget(layers, removal->id);
+    }
+    free(removal);
+}
+
+/* Without memory for it the next start removes it. */
+static void begin_removal(struct layers *layers, uint64_t id)
+{
+    struct removal *removal = malloc(sizeof(*removal));
+
+    if (removal) {
+        *removal = (struct removal){.layers = layers, .id = id};
+        if (workers_run(layers->removals, remove_layer, removal) < 0) {
+            free(removal);
+        }
+    }
+}
+
+static void unref_locked(struct layers *layers, uint64_t id)
+{
+    struct layer *layer = find_locked(layers, id);
+
+    if (layer && layer->refs > 0 && --layer->refs == 0 && layers->swept) {
+        begin_removal(layers, id);
+    }
+}
+
+bool layers_ref(struct layers *layers, uint64_t id)
+{
+    struct layer *layer;
+
+    mutex_lock(&layers->lock);
+    layer = find_locked(layers, id);
+    if (layer) {
+        layer->refs++;
+    }
+    mutex_unlock(&layers->lock);
+    return layer || id == 0;
+}
+
+void layers_unref(struct layers *layers, uint64_t id)
+{
+    mutex_lock(&layers->lock);
+    unref_locked(layers, id);
+    mutex_unlock(&layers->lock);
+}
+
+void layers_sweep(struct layers *layers)
+{
+    mutex_lock(&layers->lock);
+    layers->swept = true;
+    for (size_t i = 0; i < layers->count; i++) {
+        if (layers->all[i].refs == 0) {
+            begin_removal(layers, layers->all[i].id);
+        }
+    }
+    mutex_unlock(&layers->lock);
+}
+
+/* ---- The start ---- */
+
+static uint64_t read_parent(const struct layers *layers, uint64_t id)
+{
+    char name[NAME_SIZE];
+    char target[NAME_SIZE];
+    ssize_t size;
+
+    (void)snprintf(name, sizeof(name), "%" PRIu64 ON_SUFFIX, id);
+    size = readlinkat(layers->dir, name, target, sizeof(target) - 1);
+    target[size < 0 ? 0 : size] = '\0';
+    return strtoull(target, NULL, 10);
+}
+
+static int by_id(const void *a, const void *b)
+{
+    const struct layer *left = a;
+    const struct layer *right = b;
+
+    return left->id < right->id ? -1 : left->id > right->id;
+}
+
+static int note(struct layers *layers, const char *name) REQUIRES(layers->lock)
+{
+    char *end;
+    uint64_t id = strtoull(name, &end, 10);
+
+    if (id == 0 || name[0] < '0' || name[0] > '9') {
+        return 0;
+    }
+    /* Half a layer, with a parent alone, was to be removed. */
+    if (*end != '\0') {
+        struct stat st;
+        char whole[NAME_SIZE];
+
+        (void)snprintf(whole, sizeof(whole), "%" PRIu64, id);
+        if (fstatat(layers->dir, whole, &st, AT_SYMLINK_NOFOLLOW) < 0) {
+            (void)unlinkat(layers->dir, name, 0);
+        }
+        layers->last = id > layers->last ? id : layers->last;
+        return 0;
+    }
+    return add_locked(layers, id, read_parent(layers, id), 0);
+}
+
+static void count_parents(struct layers *layers) REQUIRES(layers->lock)
+{
+    if (layers->count > 0) {
+        qsort(layers->all, layers->count, sizeof(struct layer), by_id);
+    }
+    for (size_t i = 0; i < layers->count; i++) {
+        struct layer *parent = find_locked(layers, layers->all[i].parent);
+
+        if (parent) {
+            parent->refs++;
+        }
+    }
+}
+
+static int read_store(struct layers *layers, struct err *err)
+{
+    int fd = openat(layers->dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    const struct dirent *entry;
+    int rc = 0;
+
+    if (!dir) {
+        rc = err_errno(err, "cannot read the store of layers");
+        cleanup_fd(&fd);
+        return rc;
+    }
+    mutex_lock(&layers->lock);
+    while (rc == 0 && (entry = readdir(dir))) {
+        rc = note(layers, entry->d_name);
+    }
+    count_parents(layers);
+    mutex_unlock(&layers->lock);
+    (void)closedir(dir);
+    return rc < 0 ? err_set(err, -rc, "cannot read the store of layers") : 0;
+}
+
+static int open_store(const char *state_dir, struct err *err)
+{
+    AUTO_FD int state = open(state_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    int fd;
+
+    if (state < 0 || (mkdirat(state, STORE, 0700) < 0 && errno != EEXIST)) {
+        return err_errno(err, "cannot make the store of layers");
+    }
+    fd = openat(state, STORE, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    return fd < 0 ? err_errno(err, "the store of layers") : fd;
+}
+
+int layers_open(const char *state_dir, struct layers **out, struct err *err)
+{
+    struct layers *layers = calloc(1, sizeof(*layers));
+    int rc;
+
+    if (!layers) {
+        return err_set(err, ENOMEM, "out of memory");
+    }
+    mutex_init(&layers->lock);
+    layers->closing.fd = -1;
+    layers->dir = open_store(state_dir, err);
+    rc = layers->dir < 0 ? layers->dir : cancel_init(&layers->closing, err);
+    layers->removals = rc < 0 ? NULL : workers_new(1);
+    if (rc == 0 && !layers->removals) {
+        rc = err_set(err, ENOMEM, "out of memory");
+    }
+    if (rc == 0) {
+        rc = read_store(layers, err);
+    }
+    if (rc < 0) {
+        layers_close(layers);
+        return rc;
+    }
+    *out = layers;
+    return 0;
+}
+
+void layers_close(struct layers *layers)
+{
+    if (!layers) {
+        return;
+    }
+    if (layers->removals) {
+        cancel_fire(&layers->closing);
+    }
+    workers_free(layers->removals);
+    cancel_done(&layers->closing);
+    cleanup_fd(&layers->dir);
+    free(layers->all);
+    mutex_done(&layers->lock);
+    free(layers);
+}
+
+int layers_dir(const struct layers *layers)
+{
+    return layers->dir;
+}
+
+/* ---- Making ---- */
+
+/* Takes an id, with a reference to the parent. */
+static int begin(struct layers *layers, uint64_t parent, uint64_t *out,
+                 struct err *err)
+{
+    int rc = layers_ref(layers, parent)
+                 ? 0
+                 : err_set(err, ESTALE, "a layer of the workspace is gone");
+
+    if (rc < 0) {
+        return rc;
+    }
+    mutex_lock(&layers->lock);
+    rc = add_locked(layers, layers->last + 1, parent, 1);
+    *out = layers->last;
+    mutex_unlock(&layers->lock);
+    if (rc < 0) {
+        layers_unref(layers, parent);
+        return err_set(err, ENOMEM, "out of memory");
+    }
+    return 0;
+}
+
+static int write_parent(const struct layers *layers, uint64_t id,
+                        uint64_t parent, struct err *err)
+{
+    char name[NAME_SIZE];
+    char target[NAME_SIZE];
+
+    (void)snprintf(name, sizeof(name), "%" PRIu64 ON_SUFFIX, id);
+    (void)snprintf(target, sizeof(target), "%" PRIu64, parent);
+    return symlinkat(target, layers->dir, name) < 0
+               ? err_errno(err, "cannot make a layer")
+               : 0;
+}
+
+int layers_make(struct layers *layers, uint64_t parent, uint64_t *out,
+                struct err *err)
+{
+    char name[NAME_SIZE];
+    uint64_t id = 0;
+    int fd = -1;
+    int rc = begin(layers, parent, &id, err);
+
+    if (rc < 0) {
+        return rc;
+    }
+    (void)snprintf(name, sizeof(name), "%" PRIu64, id);
+    rc = write_parent(layers, id, parent, err);
+    if (rc == 0 && mkdirat(layers->dir, name, 0700) < 0) {
+        rc = err_errno(err, "cannot make a layer");
+    }
+    if (rc == 0) {
+        fd = openat(layers->dir, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        rc = fd < 0 ? err_errno(err, "cannot make a layer") : 0;
+    }
+    if (rc < 0) {
+        layers_unref(layers, id);
+        return rc;
+    }
+    *out = id;
+    return fd;
+}
+
+int layers_adopt(struct layers *layers, uint64_t parent, int dir,
+                 const char *name, uint64_t *out, struct err *err)
+{
+    char own[NAME_SIZE];
+    uint64_t id = 0;
+    int rc = begin(layers, parent, &id, err);
+
+    if (rc < 0) {
+        return rc;
+    }
+    (void)snprintf(own, sizeof(own), "%" PRIu64, id);
+    rc = write_parent(layers, id, parent, err);
+    if (rc == 0 && renameat(dir, name, layers->dir, own) < 0) {
+        rc = err_errno(err, "cannot make a layer");
+    }
+    if (rc < 0) {
+        layers_unref(layers, id);
+        return rc;
+    }
+    *out = id;
+    return 0;
+}
+
+int layers_chain(struct layers *layers, uint64_t top, uint64_t **out,
+                 size_t *count, struct err *err)
+{
+    size_t deep = 0;
+    uint64_t *ids;
+    uint64_t id = top;
+    const struct layer *layer;
+
+    mutex_lock(&layers->lock);
+    while (id && deep < DEEP_MAX && (layer = find_locked(layers, id))) {
+        id = layer->parent;
+        deep++;
+    }
+    ids = id ? NULL : calloc(deep + 1, sizeof(*ids));
+    id = ids ? top : 0;
+    for (size_t i = 0; id; i++) {
+        ids[i] = id;
+        layer = find_locked(layers, id);
+        id = layer ? layer->parent : 0;
+    }
+    mutex_unlock(&layers->lock);
+    if (!ids) {
+        return err_set(err, ESTALE, "a layer of the workspace is gone");
+    }
+    *out = ids;
+    *count = deep;
+    return 0;
+}
+
+int layers_sync(const struct layers *layers, struct err *err)
+{
+    return syncfs(layers->dir) < 0 ? err_errno(err, "cannot sync the layers")
+                                   : 0;
+}

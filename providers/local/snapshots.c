@@ -1,0 +1,285 @@
+/* Checkpoints of workspaces. See snapshots.h. */
+#include "providers/local/snapshots_priv.h"
+
+#include "core/cleanup.h"
+#include "providers/local/layers.h"
+#include "providers/local/volume.h"
+#include "providers/local/volume_priv.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- States ---- */
+
+struct snapshot_state *snapshots_take_state(struct snapshots *snapshots,
+                                            uint64_t number)
+{
+    struct snapshot_state *found = NULL;
+
+    mutex_lock(&snapshots->lock);
+    list_each(node, &snapshots->states)
+    {
+        struct snapshot_state *state =
+            container_of(node, struct snapshot_state, link);
+
+        if (state->number == number) {
+            found = state;
+        }
+    }
+    if (found) {
+        list_remove(&found->link);
+    }
+    mutex_unlock(&snapshots->lock);
+    return found;
+}
+
+void snapshots_keep_state(struct snapshots *snapshots,
+                          struct snapshot_state *state)
+{
+    mutex_lock(&snapshots->lock);
+    list_add(&snapshots->states, &state->link);
+    mutex_unlock(&snapshots->lock);
+}
+
+void snapshots_free_state(struct snapshots *snapshots,
+                          struct snapshot_state *state)
+{
+    if (state) {
+        layers_unref(snapshots->layers, state->top);
+        scan_free(state->tree);
+        free(state);
+    }
+}
+
+void snapshots_discard(struct snapshots *snapshots, int dir, const char *name)
+{
+    struct err ignored = ERR_INIT;
+    uint64_t id;
+
+    if (layers_adopt(snapshots->layers, 0, dir, name, &id, &ignored) == 0) {
+        layers_unref(snapshots->layers, id);
+    }
+}
+
+/* ---- The start ---- */
+
+static int ref_key(void *arg, uint64_t key, uint64_t layer)
+{
+    struct snapshots *snapshots = arg;
+
+    (void)key;
+    (void)layers_ref(snapshots->layers, layer);
+    return 0;
+}
+
+static bool begins_with(const char *name, const char *with)
+{
+    return strncmp(name, with, strlen(with)) == 0;
+}
+
+/* What a restore that was cut off has left. */
+static void clean(struct snapshots *snapshots, int session,
+                  const struct head *head)
+{
+    int fd = openat(session, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    const struct dirent *entry = dir ? readdir(dir) : NULL;
+    char upper[HEAD_NAME_SIZE];
+    char work[HEAD_NAME_SIZE];
+
+    head_upper(head, upper);
+    volume_name_work(head, work);
+    while (entry) {
+        const char *name = entry->d_name;
+
+        if ((begins_with(name, VOLUME_UPPER) && strcmp(name, upper) != 0) ||
+            (begins_with(name, VOLUME_WORK ".") && strcmp(name, work) != 0)) {
+            snapshots_discard(snapshots, session, name);
+        }
+        entry = readdir(dir);
+    }
+    if (dir) {
+        (void)closedir(dir);
+    } else {
+        cleanup_fd(&fd);
+    }
+}
+
+static int load_session(struct snapshots *snapshots, int sessions,
+                        const char *name, struct err *err)
+{
+    AUTO_FD int dir =
+        openat(sessions, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    struct head head;
+    int rc = dir < 0 ? err_errno(err, "a session's directory")
+                     : head_read(dir, 0, &head, err);
+
+    if (rc < 0) {
+        return rc;
+    }
+    if (head.top) {
+        (void)layers_ref(snapshots->layers, head.top);
+        clean(snapshots, dir, &head);
+    }
+    return head_each_key(dir, ref_key, snapshots, err);
+}
+
+/* Without knowing what all sessions need nothing may be let go. */
+static int load(struct snapshots *snapshots, const char *state_dir,
+                struct err *err)
+{
+    AUTO_FD int state = open(state_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    int fd = openat(state, "sessions", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    const struct dirent *entry;
+    int rc = 0;
+
+    if (!dir) {
+        rc = fd < 0 && errno == ENOENT ? 0
+                                       : err_errno(err, "the sessions' files");
+        cleanup_fd(&fd);
+        return rc;
+    }
+    while (rc == 0 && (entry = readdir(dir))) {
+        if (entry->d_name[0] >= '0' && entry->d_name[0] <= '9') {
+            rc = load_session(snapshots, dirfd(dir), entry->d_name, err);
+        }
+    }
+    (void)closedir(dir);
+    return rc;
+}
+
+int snapshots_open(const struct snapshots_parts *parts, struct snapshots **out,
+                   struct err *err)
+{
+    struct snapshots *snapshots = calloc(1, sizeof(*snapshots));
+    int rc;
+
+    if (!snapshots) {
+        return err_set(err, ENOMEM, "out of memory");
+    }
+    snapshots->layers = parts->layers;
+    snapshots->volumes = parts->volumes;
+    snapshots->durable = parts->durable;
+    mutex_init(&snapshots->lock);
+    list_init(&snapshots->states);
+    rc = load(snapshots, parts->state_dir, err);
+    if (rc < 0) {
+        snapshots_close(snapshots);
+        return rc;
+    }
+    layers_sweep(parts->layers);
+    *out = snapshots;
+    return 0;
+}
+
+void snapshots_close(struct snapshots *snapshots)
+{
+    struct list *node;
+
+    if (!snapshots) {
+        return;
+    }
+    mutex_lock(&snapshots->lock);
+    node = list_pop(&snapshots->states);
+    while (node) {
+        struct snapshot_state *state =
+            container_of(node, struct snapshot_state, link);
+
+        /* What only it refers to stays for the next start. */
+        scan_free(state->tree);
+        free(state);
+        node = list_pop(&snapshots->states);
+    }
+    mutex_unlock(&snapshots->lock);
+    mutex_done(&snapshots->lock);
+    free(snapshots);
+}
+
+/* ---- Keys ---- */
+
+int snapshots_drop(struct snapshots *snapshots, const struct sandbox *sandbox,
+                   uint64_t key, struct err *err)
+{
+    AUTO_FD int dir = open(sandbox->dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    uint64_t layer = 0;
+    int rc;
+
+    if (dir < 0) {
+        return errno == ENOENT ? 0 : err_errno(err, "the sandbox's directory");
+    }
+    rc = head_find_key(dir, key, &layer, err);
+    if (rc == -ENOENT) {
+        err_clear(err);
+        return 0;
+    }
+    if (rc == 0) {
+        rc = head_drop_key(dir, key, err);
+    }
+    if (rc == 0) {
+        layers_unref(snapshots->layers, layer);
+    }
+    return rc;
+}
+
+int snapshots_show(struct snapshots *snapshots, const struct sandbox *sandbox,
+                   uint64_t key, const struct limits *limits, struct err *err)
+{
+    AUTO_FD int dir = volume_dir(sandbox, err);
+    uint64_t layer = 0;
+    int rc = dir < 0 ? dir : head_find_key(dir, key, &layer, err);
+
+    if (rc < 0) {
+        return rc;
+    }
+    return volume_view(snapshots->volumes, sandbox, layer, limits, err);
+}
+
+/* ---- The end of a session ---- */
+
+struct forgetting {
+    struct snapshots *snapshots;
+    int dir;
+    struct err *err;
+};
+
+static int forget_key(void *arg, uint64_t key, uint64_t layer)
+{
+    struct forgetting *forgetting = arg;
+    int rc = head_drop_key(forgetting->dir, key, forgetting->err);
+
+    if (rc == 0) {
+        layers_unref(forgetting->snapshots->layers, layer);
+    }
+    return rc;
+}
+
+int snapshots_forget(struct snapshots *snapshots, const struct sandbox *sandbox,
+                     struct err *err)
+{
+    AUTO_FD int dir = open(sandbox->dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    struct forgetting forgetting = {
+        .snapshots = snapshots, .dir = dir, .err = err};
+    struct head head;
+    int rc;
+
+    snapshots_free_state(snapshots,
+                         snapshots_take_state(snapshots, sandbox->number));
+    if (dir < 0) {
+        return errno == ENOENT ? 0 : err_errno(err, "the sandbox's directory");
+    }
+    rc = head_each_key(dir, forget_key, &forgetting, err);
+    if (rc == 0) {
+        rc = head_read(dir, sandbox->number, &head, err);
+    }
+    if (rc == 0) {
+        rc = head_drop(dir, err);
+    }
+    if (rc == 0) {
+        layers_unref(snapshots->layers, head.top);
+    }
+    return rc;
+}

@@ -1,0 +1,251 @@
+/* Takes a checkpoint. See snapshots.h. */
+#include "providers/local/snapshots_priv.h"
+
+#include "core/cleanup.h"
+#include "core/clock.h"
+#include "core/crash.h"
+#include "providers/local/lay.h"
+#include "providers/local/layers.h"
+#include "providers/local/mapped.h"
+#include "providers/local/volume.h"
+#include "providers/local/volume_priv.h"
+
+#include <errno.h>
+#include <fcntl.h>
+
+enum {
+    THAW_MS = 10000
+};
+
+struct taking {
+    struct snapshots *snapshots;
+    const struct sandbox *sandbox;
+    const struct snapshot_ask *ask;
+    const struct limits *limits;
+    struct err *err;
+    struct head head;
+    int dir;    /* Of the session, */
+    int upper;  /* what it writes, */
+    int merged; /* and what it shows. */
+    struct snapshot_state *old;
+    struct scan_node *tree; /* As it is now. */
+    uint64_t layer;         /* That shows it; a reference. */
+    struct lay_sum sum;
+};
+
+static int open_upper(struct taking *taking)
+{
+    char name[HEAD_NAME_SIZE];
+
+    head_upper(&taking->head, name);
+    taking->upper = openat(taking->dir, name,
+                           O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    return taking->upper < 0
+               ? err_errno(taking->err, "the workspace's '%s'", name)
+               : 0;
+}
+
+static int check_key(struct taking *taking)
+{
+    uint64_t layer;
+    int rc = head_find_key(taking->dir, taking->ask->key, &layer, taking->err);
+
+    if (rc == 0) {
+        return err_set(taking->err, EEXIST, "there is such a checkpoint");
+    }
+    if (rc == -ENOENT) {
+        err_clear(taking->err);
+        return 0;
+    }
+    return rc;
+}
+
+static int begin(struct taking *taking)
+{
+    int rc;
+
+    taking->dir = volume_dir(taking->sandbox, taking->err);
+    if (taking->dir < 0) {
+        return taking->dir;
+    }
+    if (volume_has(taking->dir, VOLUME_PLAIN)) {
+        return err_set(taking->err, EOPNOTSUPP,
+                       "the workspace is a plain directory: where there is no "
+                       "overlay there are no checkpoints");
+    }
+    rc = head_read(taking->dir, taking->sandbox->number, &taking->head,
+                   taking->err);
+    if (rc == 0) {
+        rc = check_key(taking);
+    }
+    if (rc < 0) {
+        return rc;
+    }
+    taking->merged = volume_open(taking->snapshots->volumes, taking->sandbox,
+                                 taking->limits, taking->err);
+    return taking->merged < 0 ? taking->merged : open_upper(taking);
+}
+
+/* What was seen of another directory, before a restore, tells nothing. */
+static void take_old(struct taking *taking)
+{
+    taking->old =
+        snapshots_take_state(taking->snapshots, taking->sandbox->number);
+    if (taking->old && taking->old->upper != taking->head.upper) {
+        snapshots_free_state(taking->snapshots, TAKE_PTR(taking->old));
+    }
+}
+
+static int write_layer(struct taking *taking)
+{
+    struct layers *layers = taking->snapshots->layers;
+    struct lay_plan plan = {
+        .top = taking->tree, .src = taking->upper, .merged = taking->merged};
+    const uint64_t parent = taking->old ? taking->old->top : taking->head.top;
+    uint64_t id = 0;
+    AUTO_FD int layer = -1;
+    int rc;
+
+    if (!taking->tree->need) {
+        taking->layer = layers_ref(layers, parent) ? parent : 0;
+        return 0;
+    }
+    layer = layers_make(layers, parent, &id, taking->err);
+    if (layer < 0) {
+        return layer;
+    }
+    plan.dst = layer;
+    taking->sum.bytes += 4096;
+    rc = lay_write(&plan, taking->limits, &taking->sum, taking->err);
+    if (rc < 0) {
+        layers_unref(layers, id);
+        return rc;
+    }
+    taking->layer = id;
+    return 0;
+}
+
+/* While nothing changes. */
+static int look(struct taking *taking, const struct box *box)
+{
+    struct scan_ask ask = {.dir = taking->upper,
+                           .old = taking->old ? taking->old->tree : NULL,
+                           .loose = {taking->ask->writing, NULL}};
+    char **mapped = NULL;
+    int rc = box ? mapped_find(box, taking->merged, &mapped, taking->err) : 0;
+
+    ask.loose[1] = (const char *const *)mapped;
+    if (rc == 0) {
+        rc = scan_take(&ask, taking->limits, &taking->tree, taking->err);
+    }
+    if (rc == 0) {
+        rc = write_layer(taking);
+    }
+    mapped_free(mapped);
+    return rc;
+}
+
+static int look_still(struct taking *taking, struct box *box)
+{
+    struct cancel never = CANCEL_NEVER;
+    struct limits thaw = {.cancel = &never};
+    struct err err = ERR_INIT;
+    bool lives = box && box_alive(box);
+    bool stir = lives && !atomic_load(&box->frozen);
+    int rc = stir ? box_still(box, true, taking->limits, taking->err) : 0;
+
+    if (rc < 0) {
+        return rc;
+    }
+    rc = look(taking, lives ? box : NULL);
+    thaw.deadline_ms = clock_deadline(THAW_MS);
+    /* One that has died meanwhile is still for good. */
+    if (stir && box_still(box, false, &thaw, &err) < 0 && box_alive(box) &&
+        rc == 0) {
+        *taking->err = err;
+        rc = -err.code;
+    }
+    return rc;
+}
+
+static int publish(struct taking *taking)
+{
+    const struct snapshots *snapshots = taking->snapshots;
+    int rc =
+        snapshots->durable ? layers_sync(snapshots->layers, taking->err) : 0;
+
+    crash_point("local-take-laid");
+    if (rc == 0) {
+        rc = head_add_key(taking->dir, taking->ask->key, taking->layer,
+                          taking->err);
+    }
+    crash_point("local-take-noted");
+    if (rc == 0 && snapshots->durable) {
+        struct err ignored = ERR_INIT;
+
+        rc = head_sync(taking->dir, taking->err);
+        if (rc < 0) {
+            (void)!head_drop_key(taking->dir, taking->ask->key, &ignored);
+        }
+    }
+    return rc;
+}
+
+/* What has been seen is what the next one is compared with. */
+static void keep(struct taking *taking)
+{
+    struct snapshots *snapshots = taking->snapshots;
+    struct snapshot_state *state = calloc(1, sizeof(*state));
+
+    snapshots_free_state(snapshots, TAKE_PTR(taking->old));
+    if (!state) {
+        return;
+    }
+    list_init(&state->link);
+    state->number = taking->sandbox->number;
+    state->upper = taking->head.upper;
+    state->tree = TAKE_PTR(taking->tree);
+    if (layers_ref(snapshots->layers, taking->layer)) {
+        state->top = taking->layer;
+    }
+    snapshots_keep_state(snapshots, state);
+}
+
+int snapshots_take(struct snapshots *snapshots, const struct sandbox *sandbox,
+                   struct box *box, const struct snapshot_ask *ask,
+                   const struct limits *limits, struct snapshot_made *out,
+                   struct err *err)
+{
+    struct taking taking = {.snapshots = snapshots,
+                            .sandbox = sandbox,
+                            .ask = ask,
+                            .limits = limits,
+                            .err = err,
+                            .dir = -1,
+                            .upper = -1,
+                            .merged = -1};
+    int rc = begin(&taking);
+
+    if (rc == 0) {
+        take_old(&taking);
+        rc = look_still(&taking, box);
+        if (rc == 0) {
+            rc = publish(&taking);
+        }
+        if (rc == 0) {
+            keep(&taking);
+            *out = (struct snapshot_made){.changed = taking.sum.changed,
+                                          .bytes = taking.sum.bytes};
+        } else {
+            layers_unref(snapshots->layers, taking.layer);
+        }
+    }
+    if (taking.old) { /* Nothing has been taken: it is as it was. */
+        snapshots_keep_state(snapshots, TAKE_PTR(taking.old));
+    }
+    scan_free(taking.tree);
+    cleanup_fd(&taking.dir);
+    cleanup_fd(&taking.upper);
+    cleanup_fd(&taking.merged);
+    return rc;
+}
