@@ -5,6 +5,7 @@
 #include "core/cleanup.h"
 #include "core/json.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -44,11 +45,19 @@ static const struct field fields[] = {
     NUMBER(exec_timeout_ms, 0, INT32_MAX, 0),
     NUMBER(create_timeout_ms, 1, DAY_MS, 300000),
     NUMBER(call_timeout_ms, 1, DAY_MS, 60000),
+    NUMBER(checkpoints_keep, 0, INT32_MAX, 1000),
+    NUMBER(checkpoints_keep_seconds, 0, INT32_MAX, 0),
+    NUMBER(checkpoints_keep_bytes, 0, INT64_MAX, 0),
 };
 
 static const char *const wake_words[] = {
     [CONFIG_WAKE_ACCESS] = "access",
     [CONFIG_WAKE_EXEC] = "exec",
+};
+
+static const char *const writes_words[] = {
+    [CONFIG_WRITES_GATHERED] = "gathered",
+    [CONFIG_WRITES_NEVER] = "never",
 };
 
 static int no_memory(struct err *err)
@@ -147,25 +156,42 @@ static int read_fields(const struct js *js, struct config *out, struct err *err)
     return rc;
 }
 
-static int read_wake(const struct js *js, struct config *out, struct err *err)
+/* Reads a key that has one of two words; `place` keeps what it has without. */
+static int read_word(const struct js *js, const char *name,
+                     const char *const words[2], int *place, struct err *err)
 {
-    struct js *value = js_get(js, "wake");
+    struct js *value = js_get(js, name);
     bool known = !value;
     const char *word = "";
+    char choice[64];
     size_t size = 0;
 
     if (value && js_type(value) == JS_TEXT) {
         word = js_bytes(value, &size);
     }
-    for (size_t i = 0; size && i < ARRAY_SIZE(wake_words); i++) {
-        if (size == strlen(wake_words[i]) &&
-            memcmp(word, wake_words[i], size) == 0) {
-            out->wake = (enum config_wake)i;
+    for (int i = 0; size && i < 2; i++) {
+        if (size == strlen(words[i]) && memcmp(word, words[i], size) == 0) {
+            *place = i;
             known = true;
         }
     }
     js_free(value);
-    return known ? 0 : wrong(err, "wake", "'access' or 'exec'");
+    (void)snprintf(choice, sizeof(choice), "'%s' or '%s'", words[0], words[1]);
+    return known ? 0 : wrong(err, name, choice);
+}
+
+static int read_words(const struct js *js, struct config *out, struct err *err)
+{
+    int wake = (int)out->wake;
+    int writes = (int)out->checkpoint_writes;
+    int rc = read_word(js, "wake", wake_words, &wake, err);
+
+    if (rc == 0) {
+        rc = read_word(js, "checkpoint_writes", writes_words, &writes, err);
+    }
+    out->wake = (enum config_wake)wake;
+    out->checkpoint_writes = (enum config_writes)writes;
+    return rc;
 }
 
 /* ---- init ---- */
@@ -317,7 +343,7 @@ static int read_all(const struct js *js, struct config *out, struct err *err)
         rc = read_fields(js, out, err);
     }
     if (rc == 0) {
-        rc = read_wake(js, out, err);
+        rc = read_words(js, out, err);
     }
     if (rc == 0) {
         rc = read_init(js, out, err);
@@ -404,6 +430,8 @@ int config_text(const struct config *config, char **out, struct err *err)
         }
     }
     js_set_text(js, "wake", wake_words[config->wake]);
+    js_set_text(js, "checkpoint_writes",
+                writes_words[config->checkpoint_writes]);
     js_set_raw(js, "provider_config", config->provider_config);
     js_set(js, "init", init_js(config));
     rc = js_write_lines(js, &text);

@@ -24,6 +24,12 @@ enum config_wake {
     CONFIG_WAKE_EXEC,   /* or commands and `status` alone. */
 };
 
+/* Whether what is written through the mount makes checkpoints. */
+enum config_writes {
+    CONFIG_WRITES_GATHERED, /* At times, for all that was written, */
+    CONFIG_WRITES_NEVER,    /* or only with a command's. */
+};
+
 struct config {
     char *provider;
     char *provider_config; /* A JSON object. */
@@ -31,7 +37,11 @@ struct config {
     bool idle_pause_enabled;
     int64_t idle_pause_after_seconds;
     enum config_wake wake;
-    int64_t exec_timeout_ms; /* Of commands that name none; 0: none. */
+    enum config_writes checkpoint_writes;
+    int64_t checkpoints_keep;         /* Of those without a name; 0: all. */
+    int64_t checkpoints_keep_seconds; /* Since they were taken; 0: for ever. */
+    int64_t checkpoints_keep_bytes;   /* That all have cost; 0: any. */
+    int64_t exec_timeout_ms;          /* Of commands that name none; 0: none. */
     int64_t create_timeout_ms;
     int64_t call_timeout_ms; /* Of every other call of the engine. */
     char **init_commands;    /* init_count of them. */

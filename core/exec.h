@@ -48,9 +48,12 @@ struct exec_info {
     int64_t ended_us;   /* 0: not yet. */
     struct err err;     /* Why it failed; empty else. */
     enum shape_mode mode;
-    bool background;    /* It does not hold up the queue. */
-    bool init;          /* Of the config's init commands. */
-    int64_t process_id; /* In the engine's terms; 0: not known. */
+    bool background;     /* It does not hold up the queue. */
+    bool init;           /* Of the config's init commands. */
+    int64_t process_id;  /* In the engine's terms; 0: not known. */
+    uint64_t checkpoint; /* That was taken after it, 0: none; */
+    uint64_t before;     /* the one before it, 0: the base; */
+    uint64_t changed;    /* and how many paths differ. */
 };
 
 /** @param status a status @return its word, as in `execs/N/status` */

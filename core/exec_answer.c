@@ -95,6 +95,10 @@ static void set_rest(struct js *js, const struct exec_info *info)
     }
     js_set_time(js, "started_at", info->started_us);
     js_set_int(js, "duration_ms", us > 0 ? us / 1000 : 0);
+    if (info->checkpoint) {
+        js_set_int(js, "checkpoint", (int64_t)info->checkpoint);
+        js_set_int(js, "changes", (int64_t)info->changed);
+    }
     if (info->err.code) {
         js_set_text(js, "error", info->err.msg);
     }

@@ -2,6 +2,7 @@
  * The end of a command: what came of it, its checkpoint, and the record of
  * both. An end that cannot be recorded is kept and recorded later.
  */
+#include "core/checkpoint_priv.h"
 #include "core/clock.h"
 #include "core/crash.h"
 #include "core/exec_priv.h"
@@ -12,7 +13,7 @@
 #include <signal.h>
 
 static int save_end(struct exec *exec, const struct exec_info *info,
-                    struct err *err)
+                    const struct checkpoint *made, struct err *err)
 {
     struct session *session = exec->job.session;
     struct js *detail = js_object();
@@ -31,8 +32,8 @@ static int save_end(struct exec *exec, const struct exec_info *info,
     if (info->err.code) {
         js_set_text(detail, "message", info->err.msg);
     }
-    rc = store_exec_save(session->registry->store, session->number, info,
-                         &event, err);
+    rc = store_checkpoint_exec(session->registry->store, session->number, info,
+                               made, &event, err);
     js_free(detail);
     return rc;
 }
@@ -96,7 +97,7 @@ void exec_save_late(struct session *session, bool last)
         int rc;
 
         exec_info(exec, &info);
-        rc = save_end(exec, &info, &err);
+        rc = save_end(exec, &info, NULL, &err);
         if (rc == 0 && !last) {
             settle(exec);
         }
@@ -124,19 +125,29 @@ static void publish_end(struct exec *exec, const struct exec_info *info)
     session_news(exec->job.session);
 }
 
-/* Records the end, lets the queue go on where the command was the current job,
- * and only then tells everybody: who hears of it may pause the session. */
-static void end(struct exec *exec, struct exec_info *info, bool ran,
-                bool current)
+/* Records the end, with its checkpoint where it ran, lets the queue go on where
+ * the command was the current job, and only then tells everybody: who hears of
+ * it may pause the session. */
+static void end(struct exec *exec, struct exec_info *info,
+                const struct checkpoint *made, bool current)
 {
     struct session *session = exec->job.session;
+    bool ran = made != NULL;
+    bool kept = made && made->key;
     struct err err = ERR_INIT;
     bool saved;
 
     info->ended_us = clock_wall_us();
     session_touch(session);
     crash_point("exec-ended");
-    saved = save_end(exec, info, &err) == 0;
+    saved = save_end(exec, info, kept ? made : NULL, &err) == 0;
+    if (saved && kept) {
+        checkpoint_made(session, made);
+    } else if (kept) {
+        checkpoint_unmake(session, made);
+        checkpoint_doubt(session);
+        info->checkpoint = 0;
+    }
     if (!saved) {
         info->status = EXEC_FAILED;
         (void)err_wrap(&err, -err.code, "cannot record the command's end");
@@ -174,7 +185,7 @@ void exec_end_unrun(struct exec *exec, enum exec_status status,
     exec_info(exec, &info);
     info.status = status;
     info.err = *err;
-    end(exec, &info, false, current);
+    end(exec, &info, NULL, current);
     exec_unref(exec);
     registry_job_end(registry);
 }
@@ -212,15 +223,25 @@ static void read_result(const struct command_result *result,
 }
 
 /* A checkpoint is due after each command, however it ended. */
-static void checkpoint(struct exec *exec, struct exec_info *info)
+static void checkpoint(struct exec *exec, struct exec_info *info,
+                       struct checkpoint *made)
 {
+    const struct checkpoint_why why = {.cause = CHECKPOINT_EXEC,
+                                       .exec = exec->n};
     struct session *session = exec->job.session;
     struct err err = ERR_INIT;
 
     if (registry_engines_closed(session->registry)) {
         return;
     }
-    if (session_life_checkpoint(session, &err) < 0) {
+    if (checkpoint_make(session, &why, made, &err) == 0) {
+        info->checkpoint = made->key;
+        info->before = made->before;
+        info->changed = made->changed;
+        return;
+    }
+    checkpoint_doubt(session); /* The next command takes what this one did. */
+    if (info->status != EXEC_LOST) { /* There it has words already. */
         info->status = EXEC_FAILED;
         info->err = err;
     }
@@ -229,6 +250,7 @@ static void checkpoint(struct exec *exec, struct exec_info *info)
 void exec_conclude(struct exec *exec, bool current)
 {
     struct registry *registry = exec->job.session->registry;
+    struct checkpoint made = {.key = 0};
     struct exec_info info;
 
     exec_info(exec, &info);
@@ -236,12 +258,12 @@ void exec_conclude(struct exec *exec, bool current)
     if (info.status == EXEC_LOST) {
         session_doubt(exec->job.session);
     }
-    checkpoint(exec, &info);
+    checkpoint(exec, &info, &made);
     if (exec->log_err.code) {
         info.status = EXEC_FAILED;
         info.err = exec->log_err;
     }
-    end(exec, &info, true, current);
+    end(exec, &info, &made, current);
     exec_unref(exec);
     registry_job_end(registry);
 }

@@ -4,6 +4,7 @@
  * exec_end.c.
  */
 #include "core/buf.h"
+#include "core/checkpoint_priv.h"
 #include "core/cleanup.h"
 #include "core/clock.h"
 #include "core/crash.h"
@@ -320,6 +321,7 @@ static void run(struct exec *exec)
                  : session_ensure_for_exec(exec->job.session, &err);
 
     if (rc == 0 && !is_cancelled(exec)) {
+        checkpoint_gather(exec->job.session);
         rc = exec->background ? start_aside(exec, &err) : start(exec, &err);
         if (rc == 0) {
             session_news(exec->job.session);

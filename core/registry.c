@@ -58,6 +58,25 @@ static struct session *find_loaded(struct registry *registry, uint64_t number)
     return NULL;
 }
 
+bool registry_first_met(struct registry *registry, uint64_t number)
+{
+    const char none = 0;
+    const unsigned bit = 1U << number % 8;
+    struct buf *met = &registry->met;
+    unsigned char *at;
+    bool first;
+
+    while (met->size <= number / 8) {
+        if (buf_add(met, &none, 1) < 0) {
+            return true;
+        }
+    }
+    at = (unsigned char *)&met->data[number / 8];
+    first = !(*at & bit);
+    *at = (unsigned char)(*at | bit);
+    return first;
+}
+
 static int load_locked(struct registry *registry,
                        const struct store_session *row, struct session **out,
                        struct err *err) REQUIRES(registry->lock)
@@ -71,6 +90,8 @@ static int load_locked(struct registry *registry,
     }
     rc = session_new(registry, row, &session, err);
     if (rc == 0) {
+        session_doubted(session, store_cut_off(registry->store) &&
+                                     registry_first_met(registry, row->number));
         session->refs = 1;
         list_add(bucket_of(registry, row->number), &session->link);
         registry->loaded++;

@@ -1,4 +1,5 @@
 /* The registry's end. See registry.h. */
+#include "core/checkpoint_priv.h"
 #include "core/clock.h"
 #include "core/exec.h"
 #include "core/registry_priv.h"
@@ -24,6 +25,7 @@ static void pass(void *arg)
 
     session_retry_drop_all(barrier->registry);
     session_idle_drop_all(barrier->registry);
+    checkpoint_watch_drop_all(barrier->registry);
     mutex_lock(&barrier->lock);
     barrier->done = true;
     cond_broadcast(&barrier->passed);
@@ -72,14 +74,15 @@ static struct session *next_loaded(struct registry *registry, uint64_t after)
     return next;
 }
 
-static void cancel_commands(struct registry *registry)
+static void each_loaded(struct registry *registry,
+                        void (*fn)(struct session *session))
 {
     struct session *session = next_loaded(registry, 0);
 
     while (session) {
         uint64_t number = session->number;
 
-        session_cancel_all(session);
+        fn(session);
         session_unref(session);
         session = next_loaded(registry, number);
     }
@@ -257,7 +260,10 @@ static bool wind_down(struct registry *registry, int64_t end_ms)
     registry->closing = true;
     mutex_unlock(&registry->lock);
     flush_loop(registry);
-    cancel_commands(registry);
+    each_loaded(registry, session_cancel_all);
+    if (registry->on_unmount != REGISTRY_DELETE) {
+        each_loaded(registry, checkpoint_gather_last);
+    }
     begin_end(registry);
     if (wait_calm(registry, CALM_JOBS, deadline)) {
         /* What was queued before the end may have made a sandbox behind it. */
@@ -281,6 +287,9 @@ static void free_registry(struct registry *registry)
     cond_done(&registry->calm);
     cond_done(&registry->opened);
     mutex_done(&registry->providers_lock);
+    mutex_lock(&registry->lock);
+    buf_done(&registry->met);
+    mutex_unlock(&registry->lock);
     mutex_done(&registry->lock);
     registry_drop_profiles(registry);
     registry_drop_places(registry);

@@ -1,4 +1,5 @@
 /* The registry's beginning. See registry.h. */
+#include "core/checkpoint_priv.h"
 #include "core/cleanup.h"
 #include "core/clock.h"
 #include "core/registry_priv.h"
@@ -7,6 +8,10 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+
+enum {
+    MET_MAX = 64 * 1024 * 1024 /* Bytes, for eight sessions each. */
+};
 
 static int make_dir(const struct registry *registry, const char *name,
                     struct err *err)
@@ -72,6 +77,9 @@ static int open_all(struct registry *registry,
         rc = registry_each_with(registry, SESSION_DELETING, settle, err);
     }
     if (rc == 0) {
+        rc = checkpoint_sweep(registry, err);
+    }
+    if (rc == 0) {
         rc = registry_each_with(registry, SESSION_RUNNING, session_life_take_up,
                                 err);
     }
@@ -94,9 +102,12 @@ static struct registry *alloc(const struct registry_config *config,
     list_init(&registry->retries);
     list_init(&registry->idlers);
     registry->idle_ms = DEADLINE_NONE;
+    list_init(&registry->writers);
+    registry->wrote_ms = DEADLINE_NONE;
     registry->opened_us = clock_wall_us();
     registry->cancel.fd = -1;
     mutex_lock(&registry->lock);
+    buf_init(&registry->met, MET_MAX);
     for (size_t i = 0; i < REGISTRY_BUCKETS; i++) {
         list_init(&registry->buckets[i]);
     }

@@ -2,6 +2,7 @@
 #ifndef SESSIONFS_REGISTRY_PRIV_H
 #define SESSIONFS_REGISTRY_PRIV_H
 
+#include "core/buf.h"
 #include "core/cancel.h"
 #include "core/config_check.h"
 #include "core/list.h"
@@ -59,15 +60,19 @@ struct registry {
     int64_t opened_us;           /* clock_wall_us() */
 
     /* By the loop's thread: */
-    struct list retries;           /* Sessions with a timer. */
-    struct list idlers;            /* Sessions whose sandbox runs. */
-    struct loop_timer *idle_timer; /* For all of them. NULL: not yet. */
-    int64_t idle_ms;               /* When it fires; DEADLINE_NONE: never. */
+    struct list retries;            /* Sessions with a timer. */
+    struct list idlers;             /* Sessions whose sandbox runs. */
+    struct loop_timer *idle_timer;  /* For all of them. NULL: not yet. */
+    int64_t idle_ms;                /* When it fires; DEADLINE_NONE: never. */
+    struct list writers;            /* Sessions that were written to, */
+    struct loop_timer *wrote_timer; /* and the like of the above two. */
+    int64_t wrote_ms;
 
     struct mutex lock; /* Of all GUARDED members below. */
     struct cond calm;  /* jobs, works or sinks has changed. */
     struct list buckets[REGISTRY_BUCKETS] GUARDED;
     unsigned loaded GUARDED; /* Sessions in the buckets. */
+    struct buf met GUARDED;  /* A bit for each that was ever loaded. */
     unsigned jobs GUARDED;   /* Queued or running. */
     unsigned works GUARDED;  /* Pieces of work that threads of sessions do. */
     unsigned sinks GUARDED;  /* Commands whose sink is not closed. */
@@ -89,6 +94,9 @@ void registry_sink_end(struct registry *registry);
 bool registry_closing(struct registry *registry);
 /* Whether providers may not be called any more. */
 bool registry_engines_closed(struct registry *registry);
+/* Whether a session is loaded for the first time; true also without memory. */
+bool registry_first_met(struct registry *registry, uint64_t number)
+    REQUIRES(registry->lock);
 
 /* Makes a session with a config, and starts it where that says so. */
 MUST_USE int registry_add(struct registry *registry, const char *id,

@@ -2,6 +2,7 @@
 #include "core/session.h"
 
 #include "core/buf.h"
+#include "core/checkpoint_priv.h"
 #include "core/cleanup.h"
 #include "core/exec_priv.h"
 #include "core/json.h"
@@ -101,12 +102,14 @@ int session_new(struct registry *registry, const struct store_session *row,
     list_init(&session->link);
     list_init(&session->retry_link);
     list_init(&session->idle_link);
+    list_init(&session->wrote_link);
     session_touch(session);
     mutex_lock(&session->lock);
     list_init(&session->queue);
     list_init(&session->joined);
     list_init(&session->execs);
     list_init(&session->files_waiting);
+    list_init(&session->views);
     rc = fill(session, row, err);
     mutex_unlock(&session->lock);
     if (rc < 0) {
@@ -117,6 +120,13 @@ int session_new(struct registry *registry, const struct store_session *row,
     return 0;
 }
 
+void session_doubted(struct session *session, bool doubted)
+{
+    mutex_lock(&session->lock);
+    session->doubted = doubted && session->has_record;
+    mutex_unlock(&session->lock);
+}
+
 void session_free(struct session *session)
 {
     exec_save_late(session, true);
@@ -124,6 +134,7 @@ void session_free(struct session *session)
     workers_free(session->status);
     workers_free(session->files);
     session_files_drop(session);
+    checkpoint_view_drop(session, 0);
     mutex_lock(&session->lock);
     store_state_done(&session->record);
     buf_done(&session->kept.text);

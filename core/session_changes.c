@@ -28,7 +28,7 @@ int session_changes(struct session *session, const struct provider_span *span,
     rc = provider_changes(call.provider, &call.sandbox, span, &limits, add_line,
                           out, err);
     session_call_done(&call);
-    if (rc == 0) {
+    if (rc == 0 && !span->from && !span->to) {
         mutex_lock(&session->lock);
         session->changes_size = out->size;
         mutex_unlock(&session->lock);

@@ -3,6 +3,7 @@
  * its moment. An operation that cannot go on at once becomes a `visit`, which
  * comes back when the door opens or the sandbox runs.
  */
+#include "core/checkpoint_priv.h"
 #include "core/cleanup.h"
 #include "core/clock.h"
 #include "core/registry_priv.h"
@@ -49,6 +50,10 @@ static enum verdict judge_existing(struct session *session,
 
     if (visit->need == SESSION_LOOK) {
         return GO_IN;
+    }
+    if (status == SESSION_LOST && visit->need >= SESSION_WRITE &&
+        session->record.head) {
+        return ENSURE; /* It comes back from its last checkpoint. */
     }
     if (status == SESSION_LOST) {
         (void)err_set(err, ESTALE, "the engine no longer has the sandbox");
@@ -239,16 +244,23 @@ static bool try_visit(const struct visit *visit)
     struct workspace *tree = NULL;
     struct err err = ERR_INIT;
     enum verdict verdict;
+    bool first = false;
 
     mutex_lock(&session->lock);
     verdict = judge(session, visit, &err);
     if (verdict == GO_IN || verdict == GO_EMPTY) {
         session->files_inside++;
     }
+    if (verdict == GO_IN && visit->need >= SESSION_WRITE) {
+        first = checkpoint_wrote_locked(session);
+    }
     if (verdict == GO_IN && session->tree) {
         tree = ws_ref(session->tree);
     }
     mutex_unlock(&session->lock);
+    if (first) {
+        checkpoint_watch(session);
+    }
     switch (verdict) {
     case GO_IN:
         go_in(visit, tree);

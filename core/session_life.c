@@ -3,6 +3,7 @@
  * at a time; each step is recorded before and after the engine is called, so
  * that a start after a crash knows what may be there.
  */
+#include "core/checkpoint_priv.h"
 #include "core/cleanup.h"
 #include "core/clock.h"
 #include "core/crash.h"
@@ -50,6 +51,12 @@ static int put_event(struct session *session, struct store_state *state,
     }
     if (what->replaced) {
         js_set_bool(detail, "replaced", true);
+    }
+    if (what->checkpoint) {
+        char label[CHECKPOINT_LABEL_SIZE];
+
+        checkpoint_label(what->checkpoint, label);
+        js_set_text(detail, "checkpoint", label);
     }
     if (what->processes_lost) {
         js_set_text(detail, "processes", "lost");
@@ -237,6 +244,8 @@ static int destroy(struct session *session, const struct caller *caller,
         session_retry(session);
     }
     store_keep_reserve(store);
+    checkpoint_view_drop(session, 0);
+    checkpoint_clean(session, false);
     session_changed(session);
     return rc;
 }
@@ -271,7 +280,7 @@ static void abandon(struct session *session, const struct caller *caller,
     }
 }
 
-static int make_dir(struct session *session, struct err *err)
+int session_make_dir(struct session *session, struct err *err)
 {
     return mkdir(session->dir, 0700) < 0 && errno != EEXIST
                ? err_errno(err, "make the directory of the session")
@@ -311,7 +320,7 @@ static int create(struct session *session, const struct caller *caller,
     };
     const struct life_event created = {.name = "sandbox.created",
                                        .caller = caller};
-    int rc = make_dir(session, err);
+    int rc = session_make_dir(session, err);
 
     if (rc == 0) {
         rc = put_intent(session, caller, err);
@@ -434,6 +443,11 @@ static int ensure_existing(struct session *session, bool replace,
     case PROVIDER_LOST:
         break;
     }
+    rc = checkpoint_revive(session, caller, err);
+    if (rc != -ENOENT) {
+        return rc < 0 ? rc : resume(session, caller, err);
+    }
+    err_clear(err);
     if (replace) {
         return replace_lost(session, caller, err);
     }
@@ -462,27 +476,4 @@ int session_life_ensure(struct session *session, bool replace,
     rc = has ? ensure_existing(session, replace, caller, err)
              : create(session, caller, err);
     return rc < 0 ? rc : session_life_init(session, caller, err);
-}
-
-/* ---- Checkpoints ---- */
-
-int session_life_checkpoint(struct session *session, struct err *err)
-{
-    struct limits limits = session_limits(session, SESSION_WAIT_CALL);
-    struct session_call call;
-    int rc;
-
-    if (!session->provider->ops->checkpoint) {
-        return 0;
-    }
-    rc = session_call_init(session, &call, err);
-    if (rc == 0) {
-        rc =
-            provider_checkpoint(session->provider, &call.sandbox, &limits, err);
-        if (rc == 0) {
-            rc = put(session, &call.state, NULL, NULL, err);
-        }
-        session_call_done(&call);
-    }
-    return rc < 0 ? err_wrap(err, rc, "checkpoint") : 0;
 }

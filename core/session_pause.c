@@ -2,6 +2,7 @@
  * Pausing a sandbox, because somebody asks or nobody uses it, and what a start
  * does with those that an earlier daemon left running. See session_life.c.
  */
+#include "core/checkpoint_priv.h"
 #include "core/clock.h"
 #include "core/registry_priv.h"
 #include "core/session_priv.h"
@@ -36,9 +37,11 @@ static int pause_closed(struct session *session, const struct life_event *event,
 static int pause_running(struct session *session,
                          const struct life_event *event, struct err *err)
 {
-    int rc = session_files_close(
-        session, session_deadline(session, SESSION_WAIT_CALL), err);
+    int rc;
 
+    checkpoint_gather(session);
+    rc = session_files_close(session,
+                             session_deadline(session, SESSION_WAIT_CALL), err);
     if (rc < 0) {
         return rc;
     }

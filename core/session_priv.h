@@ -31,6 +31,10 @@ enum job_kind {
     JOB_PAUSE,
     JOB_DESTROY,
     JOB_EXEC,
+    JOB_CHECKPOINT,
+    JOB_DROP,
+    JOB_RESTORE,
+    JOB_FORK,
 };
 
 /* A piece of a session's queue; holds the session while it lives. */
@@ -44,7 +48,9 @@ struct job {
     bool retry;        /* JOB_DESTROY: of a deletion that was not confirmed. */
     bool internal;     /* Asked by core itself: not refused at the end. */
     const char *cause; /* JOB_PAUSE: for `events`; NULL: somebody asked. */
-    done_fn *done;     /* NULL: nobody asks. JOB_EXEC lives inside its exec. */
+    uint64_t key;      /* A checkpoint's; 0: JOB_FORK of the present. */
+    char name[SESSION_ID_SIZE]; /* JOB_CHECKPOINT; "": of what was written. */
+    done_fn *done; /* NULL: nobody asks. JOB_EXEC lives inside its exec. */
     void *arg;
 };
 
@@ -65,6 +71,8 @@ struct exec_kept {
     uint64_t size; /* Of the output at that time. */
     struct buf text;
 };
+
+struct checkpoint;
 
 struct session {
     struct registry *registry;
@@ -124,6 +132,17 @@ struct session {
     struct list files_waiting GUARDED;
     struct workspace *tree GUARDED;
     uint64_t changes_size GUARDED; /* Of the last text of changes. */
+
+    /* Checkpoints; the first four by the life thread. */
+    bool settled;         /* Store and provider agree. */
+    bool hidden;          /* One that was dropped is yet to go. */
+    uint64_t next_key;    /* Once settled. */
+    uint64_t checkpoints; /* About so many without a name. */
+    bool dirty GUARDED;   /* Written through the mount since the last one, */
+    bool doubted GUARDED; /* or perhaps before this daemon began; */
+    int64_t wrote_ms GUARDED;  /* clock_ms() of the last write. */
+    struct list wrote_link;    /* registry->writers: by the loop's thread. */
+    struct list views GUARDED; /* Their trees that are open. */
 };
 
 /* ---- session.c ---- */
@@ -132,6 +151,9 @@ struct session {
 MUST_USE int session_new(struct registry *registry,
                          const struct store_session *row, struct session **out,
                          struct err *err);
+/* A new one: whether something was perhaps written of which nobody knows. */
+void session_doubted(struct session *session, bool doubted)
+    EXCLUDES(session->lock);
 /* Waits for its threads. */
 void session_free(struct session *session);
 /* Runs work in one of the session's threads; the registry knows of it, so that
@@ -210,6 +232,7 @@ void session_life_failed(struct session *session, const char *operation,
 struct life_event {
     const char *name;  /* NULL: nothing to tell, unless it was replaced. */
     const char *cause; /* NULL: none. */
+    const struct checkpoint *checkpoint; /* NULL: about none. */
     bool processes_lost;
     bool replaced; /* session_life_put()'s own: the instance is another one. */
     const struct caller *caller;
@@ -236,8 +259,8 @@ MUST_USE int session_life_ensure(struct session *session, bool replace,
                                  const struct caller *caller, struct err *err);
 MUST_USE int session_life_destroy(struct session *session,
                                   const struct caller *caller, struct err *err);
-/* Takes a checkpoint where the provider has them. */
-MUST_USE int session_life_checkpoint(struct session *session, struct err *err);
+/* Makes the session's own directory, where there is none. */
+MUST_USE int session_make_dir(struct session *session, struct err *err);
 
 /* ---- session_init.c: in the life thread only ---- */
 

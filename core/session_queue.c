@@ -1,4 +1,5 @@
 /* A session's queue: one job at a time, in arrival order. See session.h. */
+#include "core/checkpoint_priv.h"
 #include "core/cleanup.h"
 #include "core/exec_priv.h"
 #include "core/registry_priv.h"
@@ -85,6 +86,16 @@ static bool still_deleting(struct session *session)
     return deleting;
 }
 
+static int run_checkpoint(struct session *session, const struct job *job,
+                          struct err *err)
+{
+    if (!job->name[0]) {
+        checkpoint_gather(session);
+        return 0;
+    }
+    return checkpoint_run_named(session, job, err);
+}
+
 static int run_life(struct session *session, const struct job *job,
                     struct err *err)
 {
@@ -103,6 +114,14 @@ static int run_life(struct session *session, const struct job *job,
             return 0;
         }
         return session_life_destroy(session, caller, err);
+    case JOB_CHECKPOINT:
+        return run_checkpoint(session, job, err);
+    case JOB_DROP:
+        return checkpoint_run_drop(session, job, err);
+    case JOB_RESTORE:
+        return checkpoint_run_restore(session, job, err);
+    case JOB_FORK:
+        return checkpoint_run_fork(session, job, err);
     case JOB_EXEC:
         break;
     }
@@ -127,7 +146,14 @@ static void run_job(void *arg)
 
 static bool stops(const struct job *job)
 {
-    return job->kind == JOB_PAUSE || job->kind == JOB_DESTROY;
+    return job->kind == JOB_PAUSE || job->kind == JOB_DESTROY ||
+           job->kind == JOB_RESTORE;
+}
+
+/* What would find files half written while a command runs. */
+static bool looks(const struct job *job)
+{
+    return job->kind == JOB_CHECKPOINT || (job->kind == JOB_FORK && !job->key);
 }
 
 /* What stops the sandbox waits for the commands beside the queue: such a job
@@ -247,7 +273,7 @@ int session_enqueue_locked(struct session *session, struct job *job,
     if (session->gone) {
         return err_set(err, ENOENT, "the session was removed");
     }
-    if (stops(job) && !job->internal && has_commands(session)) {
+    if ((stops(job) || looks(job)) && !job->internal && has_commands(session)) {
         return err_set(err, EBUSY, "a command runs");
     }
     if (job->kind == JOB_ENSURE && session->ensuring &&

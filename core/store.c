@@ -70,6 +70,28 @@ static const char *const migrations[] = {
     " FROM sessions WHERE number = session);",
 
     "ALTER TABLE execs ADD COLUMN init INTEGER NOT NULL DEFAULT 0;",
+
+    "ALTER TABLE sessions ADD COLUMN next_checkpoint INTEGER NOT NULL"
+    " DEFAULT 1;"
+    "ALTER TABLE sessions ADD COLUMN hidden INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE states ADD COLUMN head INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE execs ADD COLUMN checkpoint INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE execs ADD COLUMN before INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE execs ADD COLUMN changed INTEGER NOT NULL DEFAULT 0;"
+    "CREATE TABLE checkpoints ("
+    " session INTEGER NOT NULL REFERENCES sessions ON DELETE CASCADE,"
+    " key INTEGER NOT NULL, before INTEGER NOT NULL,"
+    " name TEXT, cause TEXT NOT NULL, time_us INTEGER NOT NULL,"
+    " changed INTEGER NOT NULL, bytes INTEGER NOT NULL,"
+    " exec INTEGER NOT NULL, gone INTEGER NOT NULL DEFAULT 0,"
+    " PRIMARY KEY (session, key)) WITHOUT ROWID;"
+    "CREATE UNIQUE INDEX checkpoints_by_name ON checkpoints(session, name)"
+    " WHERE name IS NOT NULL;"
+    "CREATE TABLE changes ("
+    " session INTEGER NOT NULL REFERENCES sessions ON DELETE CASCADE,"
+    " from_key INTEGER NOT NULL, to_key INTEGER NOT NULL,"
+    " text BLOB NOT NULL,"
+    " PRIMARY KEY (session, to_key, from_key)) WITHOUT ROWID;",
 };
 
 /* The errno of a failed SQLite call. */
@@ -251,7 +273,7 @@ int store_open(const char *dir, int64_t wait_ms, struct store **out,
     mutex_init(&store->lock);
     store->lock_fd = -1;
     store->reserve = -1;
-    rc = store_dir_lock(dir, wait_ms, &store->lock_fd, err);
+    rc = store_dir_lock(dir, wait_ms, &store->lock_fd, &store->cut_off, err);
     if (rc == 0) {
         mutex_lock(&store->lock);
         rc = open_locked(store, dir, err);
@@ -264,6 +286,11 @@ int store_open(const char *dir, int64_t wait_ms, struct store **out,
     }
     *out = store;
     return 0;
+}
+
+bool store_cut_off(const struct store *store)
+{
+    return store->cut_off;
 }
 
 void store_mounted(struct store *store, unsigned major, unsigned minor)
@@ -287,6 +314,7 @@ void store_close(struct store *store)
     mutex_unlock(&store->lock);
     mutex_done(&store->lock);
     cleanup_fd(&store->reserve);
+    store_dir_closed(store->lock_fd);
     cleanup_fd(&store->lock_fd);
     free(store);
 }

@@ -36,6 +36,8 @@ struct store_state {
     int64_t init_completed_us; /* 0: not yet. */
     char *last_init_error;     /* NULL: none. */
     struct err err;            /* Why a deletion is not confirmed. */
+    uint64_t head;             /* The checkpoint that its files are since; 0:
+                                * what it started from. */
 };
 
 /* A line of `events` to be. */
@@ -58,6 +60,10 @@ struct store_event {
  */
 MUST_USE int store_open(const char *dir, int64_t wait_ms, struct store **out,
                         struct err *err);
+
+/** @param store the store @return whether the one before it was not closed:
+ *  what it knew and had not recorded is lost */
+bool store_cut_off(const struct store *store);
 
 /** @param store of a mount @param major of its device @param minor of it */
 void store_mounted(struct store *store, unsigned major, unsigned minor);
@@ -239,7 +245,8 @@ MUST_USE int store_state_save(struct store *store, uint64_t number,
                               const struct store_event *event, struct err *err);
 
 /**
- * Removes a session's record: there is no sandbox any more.
+ * Removes a session's record: there is no sandbox any more, and no checkpoint
+ * of it.
  *
  * @param store    the store
  * @param number   of the session

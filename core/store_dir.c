@@ -22,6 +22,7 @@ enum {
 };
 
 static const char closing_word[] = "unmounting";
+static const char closed_word[] = "unmounting all-done";
 
 /* Whether the directory holds nothing, or a state of ours. */
 static bool looks_ours(int fd)
@@ -211,8 +212,17 @@ static int wait_for_lock(int fd, const char *dir, int64_t wait_ms,
     return 0;
 }
 
+/* Whether the holder before did not come to its end. */
+static bool was_cut_off(int fd)
+{
+    char holder[HOLDER_SIZE];
+
+    read_holder(fd, holder);
+    return holder[0] && !strstr(holder, closed_word);
+}
+
 int store_dir_lock(const char *dir, int64_t wait_ms, int *lock_fd,
-                   struct err *err)
+                   bool *cut_off, struct err *err)
 {
     AUTO_FD int dir_fd = -1;
     AUTO_FD int fd = -1;
@@ -230,6 +240,7 @@ int store_dir_lock(const char *dir, int64_t wait_ms, int *lock_fd,
     if (rc < 0) {
         return rc;
     }
+    *cut_off = was_cut_off(fd);
     if (write_holder(fd, "") < 0) {
         return err_errno(err, "write the lock of '%s'", dir);
     }
@@ -307,4 +318,11 @@ void store_dir_closing(int lock_fd)
 {
     /* Who then finds the lock taken only gives up sooner. */
     (void)write_holder(lock_fd, closing_word);
+}
+
+void store_dir_closed(int lock_fd)
+{
+    if (lock_fd >= 0) {
+        (void)write_holder(lock_fd, closed_word);
+    }
 }

@@ -4,6 +4,7 @@
 
 #include "core/err.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /**
@@ -12,11 +13,13 @@
  * @param dir     absolute
  * @param wait_ms how long a holder that is unmounting is waited for
  * @param lock_fd holds the lock until it is closed, on success
+ * @param cut_off whether the holder before did not come to say
+ *                store_dir_closed(), on success
  * @param err     filled on failure
  * @return 0, -EBUSY, -EPERM, or another negative errno
  */
 MUST_USE int store_dir_lock(const char *dir, int64_t wait_ms, int *lock_fd,
-                            struct err *err);
+                            bool *cut_off, struct err *err);
 
 /**
  * Says whether store_dir_lock() would succeed now. Makes and changes nothing.
@@ -39,5 +42,8 @@ void store_dir_mounted(int lock_fd, unsigned major, unsigned minor);
 
 /** @param lock_fd of a lock whose holder is about to end */
 void store_dir_closing(int lock_fd);
+
+/** @param lock_fd of a lock whose holder has left nothing undone; -1: none */
+void store_dir_closed(int lock_fd);
 
 #endif

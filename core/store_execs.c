@@ -79,23 +79,24 @@ int store_exec_add(struct store *store, uint64_t number,
     return rc;
 }
 
-static int save_locked(struct store *store, uint64_t number,
-                       const struct exec_info *info,
-                       const struct store_event *event, struct err *err)
-    REQUIRES(store->lock)
+int store_exec_locked(struct store *store, uint64_t number,
+                      const struct exec_info *info,
+                      const struct store_event *event, struct err *err)
 {
     /* A NULL stays where there is no exit code. */
-    int rc =
-        store_run(store, err,
-                  "UPDATE execs SET status = ?,"
-                  " exit_code = CASE WHEN ? THEN ? END,"
-                  " started_us = ?, ended_us = ?,"
-                  " err_code = ?, err_msg = ?"
-                  " WHERE session = ? AND n = ?",
-                  "tiiiiitii", exec_status_name(info->status),
-                  (int64_t)info->has_exit_code, (int64_t)info->exit_code,
-                  info->started_us, info->ended_us, (int64_t)info->err.code,
-                  info->err.msg, (int64_t)number, (int64_t)info->n);
+    int rc = store_run(
+        store, err,
+        "UPDATE execs SET status = ?,"
+        " exit_code = CASE WHEN ? THEN ? END,"
+        " started_us = ?, ended_us = ?,"
+        " err_code = ?, err_msg = ?,"
+        " checkpoint = ?, before = ?, changed = ?"
+        " WHERE session = ? AND n = ?",
+        "tiiiiitiiiii", exec_status_name(info->status),
+        (int64_t)info->has_exit_code, (int64_t)info->exit_code,
+        info->started_us, info->ended_us, (int64_t)info->err.code,
+        info->err.msg, (int64_t)info->checkpoint, (int64_t)info->before,
+        (int64_t)info->changed, (int64_t)number, (int64_t)info->n);
 
     if (rc == 0 && sqlite3_changes(store->db) == 0) {
         return err_set(err, ENOENT, "no such command");
@@ -112,7 +113,7 @@ int store_exec_save(struct store *store, uint64_t number,
     mutex_lock(&store->lock);
     rc = store_begin(store, err);
     if (rc == 0) {
-        rc = save_locked(store, number, info, event, err);
+        rc = store_exec_locked(store, number, info, event, err);
         rc = store_end(store, rc, err);
     }
     mutex_unlock(&store->lock);
@@ -148,6 +149,9 @@ static void read_info(sqlite3_stmt *stmt, struct exec_info *out)
         .mode = SHAPE_AUTO,
         .background = sqlite3_column_int(stmt, 9) != 0,
         .init = sqlite3_column_int(stmt, 10) != 0,
+        .checkpoint = (uint64_t)sqlite3_column_int64(stmt, 11),
+        .before = (uint64_t)sqlite3_column_int64(stmt, 12),
+        .changed = (uint64_t)sqlite3_column_int64(stmt, 13),
     };
     (void)shape_mode_find(mode ? mode : "", &out->mode);
     (void)snprintf(out->err.msg, sizeof(out->err.msg), "%s",
@@ -156,7 +160,7 @@ static void read_info(sqlite3_stmt *stmt, struct exec_info *out)
 
 #define EXEC_COLUMNS                                                           \
     "n, status, exit_code, submitted_us, started_us, ended_us,"                \
-    " err_code, err_msg, mode, background, init"
+    " err_code, err_msg, mode, background, init, checkpoint, before, changed"
 
 static int load_locked(struct store *store, uint64_t number, uint64_t n,
                        struct exec_info *out, struct err *err)
@@ -255,9 +259,19 @@ static int drop_locked(struct store *store, uint64_t number, const uint64_t *n,
     int rc = 0;
 
     for (size_t i = 0; i < count && rc == 0; i++) {
+        /* Its changes stay while there is a checkpoint to show them. */
         rc = store_run(store, err,
-                       "DELETE FROM execs WHERE session = ? AND n = ?", "ii",
-                       (int64_t)number, (int64_t)n[i]);
+                       "DELETE FROM changes WHERE session = ?1 AND to_key ="
+                       " (SELECT checkpoint FROM execs"
+                       "  WHERE session = ?1 AND n = ?2)"
+                       " AND NOT EXISTS (SELECT 1 FROM checkpoints"
+                       "  WHERE session = ?1 AND key = to_key)",
+                       "ii", (int64_t)number, (int64_t)n[i]);
+        if (rc == 0) {
+            rc = store_run(store, err,
+                           "DELETE FROM execs WHERE session = ? AND n = ?",
+                           "ii", (int64_t)number, (int64_t)n[i]);
+        }
     }
     return rc;
 }
@@ -336,7 +350,7 @@ static int lose_one(struct store *store, uint64_t number, uint64_t n,
     detail = js_object();
     js_set_text(detail, "status", exec_status_name(info.status));
     event.detail = detail;
-    rc = save_locked(store, number, &info, &event, err);
+    rc = store_exec_locked(store, number, &info, &event, err);
     js_free(detail);
     return rc;
 }

@@ -12,6 +12,7 @@ struct store {
     sqlite3 *db GUARDED;
     unsigned events_keep; /* 0: all. */
     int reserve;          /* A file that keeps room for deletions; -1: none. */
+    bool cut_off;         /* The one before did not come to its end. */
     int lock_fd; /* Holds the lock of the directory while it is open. */
 };
 
@@ -43,6 +44,12 @@ MUST_USE int store_end(struct store *store, int rc, struct err *err)
 MUST_USE int store_event_locked(struct store *store, uint64_t number,
                                 const struct store_event *event,
                                 struct err *err) REQUIRES(store->lock);
+
+/* Writes what is known of a command, inside of a transaction. */
+MUST_USE int store_exec_locked(struct store *store, uint64_t number,
+                               const struct exec_info *info,
+                               const struct store_event *event, struct err *err)
+    REQUIRES(store->lock);
 
 /* Fills `out` with the first column of the rows; ends the statement. */
 MUST_USE ssize_t store_numbers(struct store *store, sqlite3_stmt *stmt,

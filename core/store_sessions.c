@@ -97,7 +97,8 @@ int store_session_find(struct store *store, const char *id,
 
     mutex_lock(&store->lock);
     rc = store_query(store, &stmt, err,
-                     "SELECT " SESSION_COLUMNS " FROM sessions WHERE id = ?",
+                     "SELECT " SESSION_COLUMNS " FROM sessions"
+                     " WHERE id = ? AND NOT hidden",
                      "t", id);
     if (rc == 0) {
         rc = one_session(store, stmt, out, err);
@@ -218,7 +219,8 @@ static ssize_t list_locked(struct store *store, uint64_t after,
     size_t count = 0;
     int rc = store_query(store, &stmt, err,
                          "SELECT number, generation, created_us, id, NULL"
-                         " FROM sessions WHERE number > ? ORDER BY number",
+                         " FROM sessions WHERE number > ? AND NOT hidden"
+                         " ORDER BY number",
                          "i", (int64_t)after);
 
     if (rc < 0) {
@@ -254,8 +256,8 @@ static uint64_t count_locked(struct store *store) REQUIRES(store->lock)
     struct err err = ERR_INIT;
     uint64_t count = 0;
 
-    if (store_query(store, &stmt, &err, "SELECT count(*) FROM sessions", "") <
-        0) {
+    if (store_query(store, &stmt, &err,
+                    "SELECT count(*) FROM sessions WHERE NOT hidden", "") < 0) {
         return 0;
     }
     if (store_numbers(store, stmt, &count, 1, &err) < 0) {

@@ -48,6 +48,7 @@ static int read_state(sqlite3_stmt *stmt, struct store_state *out,
         .err = {.code = sqlite3_column_int(stmt, 10)},
         .generation = (uint64_t)sqlite3_column_int64(stmt, 12),
         .provider = store_text(stmt, 13, &rc),
+        .head = (uint64_t)sqlite3_column_int64(stmt, 14),
     };
 
     if (rc < 0) {
@@ -70,7 +71,7 @@ static int load_locked(struct store *store, uint64_t number,
         "SELECT status, external_id, display_name, workspace_path,"
         " provider_state, metadata, states.created_us, updated_us,"
         " init_completed_us, last_init_error, err_code, err_msg, generation,"
-        " provider"
+        " provider, head"
         " FROM states JOIN sessions ON number = session WHERE session = ?",
         "i", (int64_t)number);
 
@@ -133,13 +134,15 @@ static int save_locked(struct store *store, uint64_t number, uint64_t expected,
         "INSERT OR REPLACE INTO states(session, status,"
         " external_id, display_name, workspace_path,"
         " provider_state, metadata, created_us, updated_us,"
-        " init_completed_us, last_init_error, err_code, err_msg, provider)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        "ittttttiiititt", (int64_t)number, session_status_name(state->status),
+        " init_completed_us, last_init_error, err_code, err_msg, provider, "
+        "head)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "ittttttiiititti", (int64_t)number, session_status_name(state->status),
         instance->external_id, instance->display_name, instance->workspace_path,
         instance->provider_state, instance->metadata, state->created_us,
         state->updated_us, state->init_completed_us, state->last_init_error,
-        (int64_t)state->err.code, state->err.msg, state->provider);
+        (int64_t)state->err.code, state->err.msg, state->provider,
+        (int64_t)state->head);
     return rc < 0 ? rc : store_event_locked(store, number, event, err);
 }
 
@@ -168,6 +171,10 @@ static int remove_locked(struct store *store, uint64_t number,
     if (rc == 0) {
         rc = store_run(store, err, "DELETE FROM states WHERE session = ?", "i",
                        (int64_t)number);
+    }
+    if (rc == 0) {
+        rc = store_run(store, err, "DELETE FROM checkpoints WHERE session = ?",
+                       "i", (int64_t)number);
     }
     return rc < 0 ? rc : store_event_locked(store, number, event, err);
 }

@@ -37,6 +37,16 @@ void ws_unref(struct workspace *ws)
     }
 }
 
+void ws_set_read_only(struct workspace *ws)
+{
+    ws->read_only = true;
+}
+
+bool ws_used(const struct workspace *ws)
+{
+    return atomic_load(&ws->refs) > 1;
+}
+
 bool ws_blocks(const struct workspace *ws)
 {
     return ws->ops->blocks;
@@ -124,6 +134,20 @@ static int check_name(const char *name, struct err *err)
     return 0;
 }
 
+static int check_writable(const struct workspace *ws, struct err *err)
+{
+    return ws->read_only ? err_set(err, EROFS, "this tree never changes") : 0;
+}
+
+/* The same, and that a name is one, where it is to be changed. */
+static int check_change(const struct ws_node *dir, const char *name,
+                        struct err *err)
+{
+    int rc = check_name(name, err);
+
+    return rc < 0 ? rc : check_writable(dir->tree, err);
+}
+
 int ws_lookup(struct ws_node *dir, const char *name, const struct ws_ctx *ctx,
               struct ws_node **out, struct stat *attr, struct err *err)
 {
@@ -142,7 +166,11 @@ int ws_setattr(struct ws_node *node, struct ws_file *file, unsigned mask,
                const struct stat *want, const struct ws_ctx *ctx,
                struct stat *attr, struct err *err)
 {
-    return node->tree->ops->setattr(node, file, mask, want, ctx, attr, err);
+    int rc = check_writable(node->tree, err);
+
+    return rc < 0 ? rc
+                  : node->tree->ops->setattr(node, file, mask, want, ctx, attr,
+                                             err);
 }
 
 int ws_readlink(struct ws_node *node, const struct ws_ctx *ctx, char *out,
@@ -156,7 +184,7 @@ int ws_mkdir(struct ws_node *dir, const char *name, mode_t mode,
              struct err *err)
 {
     const struct ws_place place = {dir, name, mode & 07777, ctx};
-    int rc = check_name(name, err);
+    int rc = check_change(dir, name, err);
 
     return rc < 0 ? rc : dir->tree->ops->mkdir(&place, out, attr, err);
 }
@@ -166,7 +194,7 @@ int ws_mknod(struct ws_node *dir, const char *name, mode_t mode,
              struct err *err)
 {
     const struct ws_place place = {dir, name, mode, ctx};
-    int rc = check_name(name, err);
+    int rc = check_change(dir, name, err);
 
     if (rc < 0) {
         return rc;
@@ -185,7 +213,7 @@ int ws_symlink(struct ws_node *dir, const char *name, const char *target,
                struct stat *attr, struct err *err)
 {
     const struct ws_place place = {dir, name, 0777, ctx};
-    int rc = check_name(name, err);
+    int rc = check_change(dir, name, err);
 
     return rc < 0 ? rc
                   : dir->tree->ops->symlink(&place, target, out, attr, err);
@@ -195,7 +223,7 @@ int ws_link(struct ws_node *node, struct ws_node *dir, const char *name,
             const struct ws_ctx *ctx, struct stat *attr, struct err *err)
 {
     const struct ws_place place = {dir, name, 0, ctx};
-    int rc = check_name(name, err);
+    int rc = check_change(dir, name, err);
 
     if (rc < 0) {
         return rc;
@@ -209,7 +237,7 @@ int ws_link(struct ws_node *node, struct ws_node *dir, const char *name,
 int ws_unlink(struct ws_node *dir, const char *name, const struct ws_ctx *ctx,
               struct err *err)
 {
-    int rc = check_name(name, err);
+    int rc = check_change(dir, name, err);
 
     return rc < 0 ? rc : dir->tree->ops->remove(dir, name, false, ctx, err);
 }
@@ -217,7 +245,7 @@ int ws_unlink(struct ws_node *dir, const char *name, const struct ws_ctx *ctx,
 int ws_rmdir(struct ws_node *dir, const char *name, const struct ws_ctx *ctx,
              struct err *err)
 {
-    int rc = check_name(name, err);
+    int rc = check_change(dir, name, err);
 
     return rc < 0 ? rc : dir->tree->ops->remove(dir, name, true, ctx, err);
 }
@@ -227,7 +255,7 @@ int ws_rename(struct ws_node *from, const char *name, struct ws_node *to,
               struct err *err)
 {
     const struct ws_move move = {from, name, to, new_name, flags, ctx};
-    int rc = check_name(name, err);
+    int rc = check_change(from, name, err);
 
     if (rc == 0) {
         rc = check_name(new_name, err);
@@ -247,7 +275,10 @@ int ws_rename(struct ws_node *from, const char *name, struct ws_node *to,
 int ws_open(struct ws_node *node, int flags, const struct ws_ctx *ctx,
             struct ws_file **out, struct err *err)
 {
-    return node->tree->ops->open(node, flags, ctx, out, err);
+    bool writes = (flags & O_ACCMODE) != O_RDONLY || (flags & O_TRUNC);
+    int rc = writes ? check_writable(node->tree, err) : 0;
+
+    return rc < 0 ? rc : node->tree->ops->open(node, flags, ctx, out, err);
 }
 
 int ws_create(struct ws_node *dir, const char *name, mode_t mode, int flags,
@@ -255,7 +286,7 @@ int ws_create(struct ws_node *dir, const char *name, mode_t mode, int flags,
               struct ws_file **file, struct stat *attr, struct err *err)
 {
     const struct ws_place place = {dir, name, mode & 07777, ctx};
-    int rc = check_name(name, err);
+    int rc = check_change(dir, name, err);
 
     if (rc < 0) {
         return rc;
@@ -396,6 +427,14 @@ static int check_xattr(const struct ws_node *node, const char *name, int other,
     return 0;
 }
 
+static int check_xattr_change(const struct ws_node *node, const char *name,
+                              struct err *err)
+{
+    int rc = check_xattr(node, name, EPERM, err);
+
+    return rc < 0 ? rc : check_writable(node->tree, err);
+}
+
 ssize_t ws_getxattr(struct ws_node *node, const char *name, void *out,
                     size_t size, struct err *err)
 {
@@ -418,7 +457,7 @@ ssize_t ws_listxattr(struct ws_node *node, char *out, size_t size,
 int ws_setxattr(struct ws_node *node, const char *name, const void *value,
                 size_t size, int flags, struct err *err)
 {
-    int rc = check_xattr(node, name, EPERM, err);
+    int rc = check_xattr_change(node, name, err);
 
     return rc < 0
                ? rc
@@ -427,7 +466,7 @@ int ws_setxattr(struct ws_node *node, const char *name, const void *value,
 
 int ws_removexattr(struct ws_node *node, const char *name, struct err *err)
 {
-    int rc = check_xattr(node, name, EPERM, err);
+    int rc = check_xattr_change(node, name, err);
 
     return rc < 0 ? rc : node->tree->ops->removexattr(node, name, err);
 }

@@ -47,7 +47,8 @@ struct ws_view {
  * Makes the tree of a provider's directory.
  *
  * @param root  taken on success: its fd is closed with the tree
- * @param number of the session, for inode numbers
+ * @param number of the session, for inode numbers; in its upper half another
+ *               one that tells trees of one session apart
  * @param view  borrowed for the call
  * @param out   the tree with one reference, on success
  * @param err   filled on failure
@@ -83,6 +84,12 @@ bool ws_blocks(const struct workspace *ws);
 /** @param ws a tree whose files may have changed: what it keeps of them is
  *  asked for again */
 void ws_changed(struct workspace *ws);
+
+/** @param ws a tree that nobody else knows yet: what changes it is -EROFS from
+ *  now on */
+void ws_set_read_only(struct workspace *ws);
+/** @param ws a tree @return whether somebody has another reference */
+bool ws_used(const struct workspace *ws);
 
 /** @param ws a tree @return its top directory, one more reference */
 struct ws_node *ws_root(struct workspace *ws);

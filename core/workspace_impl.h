@@ -16,6 +16,7 @@
 struct workspace {
     const struct workspace_ops *ops;
     atomic_uint refs;
+    bool read_only;       /* Fixed before it is shared. */
     struct mutex lock;    /* For the references of nodes and their table. */
     struct ws_node *root; /* Lives as long as the tree, referenced or not. */
 };
@@ -211,7 +212,8 @@ MUST_USE int ws_gid_inside(const struct ws_ids *ids, gid_t gid, uint32_t *out,
 /**
  * The inode number that the mount shows.
  *
- * @param number of the session
+ * @param number of the session; with a checkpoint's above it, for the trees
+ *               of those
  * @param ino    in the backing tree
  * @return never 0, and never one of the mount's own files
  */

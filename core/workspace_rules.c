@@ -142,7 +142,7 @@ uint64_t ws_ino_shown(uint64_t number, uint64_t ino)
     const uint64_t top = (uint64_t)1 << 63;
     uint64_t mix;
 
-    if (ino < (uint64_t)1 << 40) {
+    if (ino < (uint64_t)1 << 40 && number >> 32 == 0) {
         return top | (number & 0x7fffff) << 40 | ino;
     }
     /* The finaliser of splitmix64: one to one, so inodes stay distinct. */

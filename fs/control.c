@@ -5,6 +5,7 @@
 #include "core/cleanup.h"
 #include "core/session.h"
 #include "fs/inode.h"
+#include "fs/park.h"
 #include "fs/reply.h"
 #include "fs/workspace.h"
 
@@ -33,11 +34,12 @@ static int begin(fuse_req_t req, const struct node *node, struct node_ctx *ctx,
 struct reply_about control_about(const char *op, const struct inode *inode,
                                  const char *name, bool always)
 {
+    const struct node node = control_node(inode);
     struct reply_about out = {
         .op = op,
-        .session = inode_key(inode)->session,
-        .name = name ? name : inode_key(inode)->row->name,
-        .exec_n = inode_key(inode)->session ? inode_key(inode)->exec_n : 0,
+        .session = node.session,
+        .name = name ? name : node.row->name,
+        .exec_n = node_command(&node),
         .always = always,
     };
 
@@ -233,7 +235,9 @@ static void reply_node(fuse_req_t req, const char *op, struct inode *dir,
     node_drop(node);
 }
 
-static void control_lookup(fuse_req_t req, struct inode *dir, const char *name)
+/* Answers with the file of a name. */
+static void find_node(fuse_req_t req, const char *op, struct inode *dir,
+                      const char *name)
 {
     struct node parent = control_node(dir);
     struct err err = ERR_INIT;
@@ -246,15 +250,94 @@ static void control_lookup(fuse_req_t req, struct inode *dir, const char *name)
         node_ctx_done(&ctx);
     }
     if (rc < 0) {
-        fail(req, "lookup", dir, name, &err);
+        fail(req, op, dir, name, &err);
         return;
     }
-    reply_node(req, "lookup", dir, name, &found);
+    reply_node(req, op, dir, name, &found);
+}
+
+static void control_lookup(fuse_req_t req, struct inode *dir, const char *name)
+{
+    find_node(req, "lookup", dir, name);
 }
 
 static int no_change(struct err *err)
 {
     return err_set(err, EPERM, "names here are fixed");
+}
+
+/* A mkdir that takes time. */
+struct making {
+    struct park *park;
+    struct inode_table *inodes;
+    struct inode *dir; /* A reference. */
+    char name[NODE_NAME_MAX + 1];
+};
+
+static void making_free(void *arg)
+{
+    struct making *making = arg;
+
+    inode_unref(making->inodes, making->dir);
+    free(making);
+}
+
+static void made(void *arg, int rc, const struct err *err)
+{
+    struct making *making = arg;
+    fuse_req_t req = park_take(making->park);
+
+    if (req && rc < 0) {
+        reply_err(req, park_about(making->park), rc, err);
+    } else if (req) {
+        find_node(req, "mkdir", making->dir, making->name);
+    }
+    park_unref(making->park);
+}
+
+static void start_making(fuse_req_t req, struct making *making,
+                         const struct node_ctx *ctx,
+                         const struct node_children *children)
+{
+    static const struct park_kind kind = {
+        .most_ms = PARK_LOCKED_MS, .late = EINPROGRESS, .free = making_free};
+    struct reply_about what =
+        control_about("mkdir", making->dir, making->name, true);
+    struct park *park = park_new(req, &what, &kind, making);
+
+    if (park) {
+        making->park = park;
+        children->start(ctx, making->name, made, making);
+        park_wait(park);
+    }
+}
+
+static void make_later(fuse_req_t req, struct inode *dir, const char *name,
+                       const struct node_children *children)
+{
+    struct node parent = control_node(dir);
+    struct making *making = calloc(1, sizeof(*making));
+    struct err err = ERR_INIT;
+    struct node_ctx ctx;
+    int rc = making ? 0 : err_set(&err, ENOMEM, "out of memory");
+
+    if (rc == 0 && strlen(name) > NODE_NAME_MAX) {
+        rc = err_set(&err, ENAMETOOLONG, "a name of over %d bytes",
+                     NODE_NAME_MAX);
+    }
+    if (rc == 0) {
+        rc = begin(req, &parent, &ctx, &err);
+    }
+    if (rc < 0) {
+        free(making);
+        fail_change(req, "mkdir", dir, name, &err);
+        return;
+    }
+    making->inodes = fs_of(req)->inodes;
+    making->dir = inode_ref(making->inodes, dir);
+    (void)snprintf(making->name, sizeof(making->name), "%s", name);
+    start_making(req, making, &ctx, children);
+    node_ctx_done(&ctx);
 }
 
 static void control_mkdir(fuse_req_t req, struct inode *dir, const char *name,
@@ -268,6 +351,10 @@ static void control_mkdir(fuse_req_t req, struct inode *dir, const char *name,
     int rc;
 
     (void)mode;
+    if (children && children->start) {
+        make_later(req, dir, name, children);
+        return;
+    }
     if (!children || !children->make) {
         (void)no_change(&err);
         fail(req, "mkdir", dir, name, &err);

@@ -28,11 +28,11 @@ static int check_access(const struct node_row *row, int flags, struct err *err)
 static int init_file(struct file *file, struct err *err)
 {
     const struct file_ops *ops = file->node.row->ops;
+    uint64_t n = node_command(&file->node);
     int rc = 0;
 
-    if (file->node.session && file->node.exec_n) {
-        rc = session_exec_find(file->node.session, file->node.exec_n,
-                               &file->exec, err);
+    if (n) {
+        rc = session_exec_find(file->node.session, n, &file->exec, err);
     }
     if (rc == 0 && ops && ops->init) {
         rc = ops->init(file, err);

@@ -30,6 +30,12 @@ enum {
     FILES_ID_CONFIG,
     FILES_ID_CHANGES,
     FILES_ID_CHANGES_BASE,
+    FILES_ID_CHANGES_SPAN,
+    FILES_ID_CHECKPOINTS,
+    FILES_ID_CHECKPOINT,
+    FILES_ID_CHECKPOINTS_LOG,
+    FILES_ID_RESTORE,
+    FILES_ID_FORK,
 
     FILES_ID_COMMAND_DIR = 48,
     FILES_ID_COMMAND,
@@ -42,24 +48,35 @@ enum {
     FILES_ID_COMMAND_WAIT,
     FILES_ID_COMMAND_RESULT,
     FILES_ID_COMMAND_SIGNAL,
+    FILES_ID_COMMAND_CHANGES,
 };
 
-extern const struct node_row files_session;        /* sessions/ID */
-extern const struct node_row files_session_rows[]; /* In it. */
-extern const struct node_row files_execs_rows[];   /* In execs/. */
-extern const struct node_row files_changes_rows[]; /* In changes/. */
-extern const struct node_children files_commands;  /* execs/N */
-extern const struct file_ops files_exec_ops;       /* exec */
-extern const struct file_ops files_exec_json_ops;  /* exec.json */
-extern const struct file_ops files_config_ops;     /* config.json */
+extern const struct node_row files_session;             /* sessions/ID */
+extern const struct node_row files_session_rows[];      /* In it. */
+extern const struct node_row files_execs_rows[];        /* In execs/. */
+extern const struct node_row files_changes_rows[];      /* In changes/, */
+extern const struct node_children files_spans;          /* with these. */
+extern const struct file_ops files_command_changes_ops; /* execs/N/changes */
+extern const struct node_children files_checkpoints;    /* In checkpoints/. */
+node_show_fn files_checkpoints_show;                    /* checkpoints.log, */
+node_store_fn files_checkpoints_store;
+node_store_fn files_restore_store;                /* restore, */
+node_store_fn files_fork_store;                   /* and fork; */
+node_show_fn files_nothing_show;                  /* which have no text. */
+extern const struct node_children files_commands; /* execs/N */
+extern const struct file_ops files_exec_ops;      /* exec */
+extern const struct file_ops files_exec_json_ops; /* exec.json */
+extern const struct file_ops files_config_ops;    /* config.json */
 node_show_fn files_config_show;
 extern const struct file_ops files_new_ops;        /* new */
 extern const struct node_children files_profiles;  /* In profiles/, */
 extern const struct node_children files_providers; /* and in providers/. */
 
-/* The place of execs/ in files_session_rows. */
+/* The places of execs/, changes/ and checkpoints/ in files_session_rows. */
 enum {
-    FILES_EXECS_ROW = 6
+    FILES_EXECS_ROW = 6,
+    FILES_CHANGES_ROW,
+    FILES_CHECKPOINTS_ROW,
 };
 
 /* The README's text; made from readme.txt by the build. */

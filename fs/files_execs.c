@@ -91,8 +91,8 @@ static int result_show(const struct node_ctx *ctx, struct buf *out,
 
 /* ---- signal ---- */
 
-static int nothing_show(const struct node_ctx *ctx, struct buf *out,
-                        struct err *err)
+int files_nothing_show(const struct node_ctx *ctx, struct buf *out,
+                       struct err *err)
 {
     (void)ctx;
     (void)out;
@@ -329,9 +329,10 @@ static const struct node_row command_rows[] = {
         .name = "signal",
         .id = FILES_ID_COMMAND_SIGNAL,
         .mode = S_IFREG | 0600,
-        .show = nothing_show,
+        .show = files_nothing_show,
         .store = signal_store,
     },
+    SERVED("changes", FILES_ID_COMMAND_CHANGES, 0, &files_command_changes_ops),
     SERVED("wait", FILES_ID_COMMAND_WAIT, NODE_UNLISTED, &wait_ops),
     {.name = NULL},
 };

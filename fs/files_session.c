@@ -165,12 +165,43 @@ const struct node_row files_session_rows[] = {
             .rows = files_execs_rows,
             .children = &files_commands,
         },
+    [FILES_CHANGES_ROW] =
+        {
+            .name = "changes",
+            .id = FILES_ID_CHANGES,
+            .mode = S_IFDIR | 0700,
+            .up = &files_session,
+            .rows = files_changes_rows,
+            .children = &files_spans,
+        },
+    [FILES_CHECKPOINTS_ROW] =
+        {
+            .name = "checkpoints",
+            .id = FILES_ID_CHECKPOINTS,
+            .mode = S_IFDIR | 0700,
+            .up = &files_session,
+            .children = &files_checkpoints,
+        },
     {
-        .name = "changes",
-        .id = FILES_ID_CHANGES,
-        .mode = S_IFDIR | 0700,
-        .up = &files_session,
-        .rows = files_changes_rows,
+        .name = "checkpoints.log",
+        .id = FILES_ID_CHECKPOINTS_LOG,
+        .mode = S_IFREG | 0600,
+        .show = files_checkpoints_show,
+        .store = files_checkpoints_store,
+    },
+    {
+        .name = "restore",
+        .id = FILES_ID_RESTORE,
+        .mode = S_IFREG | 0600,
+        .show = files_nothing_show,
+        .store = files_restore_store,
+    },
+    {
+        .name = "fork",
+        .id = FILES_ID_FORK,
+        .mode = S_IFREG | 0600,
+        .show = files_nothing_show,
+        .store = files_fork_store,
     },
     {
         .name = "events",

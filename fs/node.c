@@ -36,6 +36,13 @@ void node_drop(struct node *node)
     node->session = NULL;
 }
 
+uint64_t node_command(const struct node *node)
+{
+    bool is_one = node->session && !(node->row->flags & NODE_KEYED);
+
+    return is_one ? node->exec_n : 0;
+}
+
 int node_ctx_init(const struct node_mount *mount, const struct caller *caller,
                   const struct node *node, struct node_ctx *out,
                   struct err *err)
@@ -51,7 +58,7 @@ int node_ctx_init(const struct node_mount *mount, const struct caller *caller,
     if (node->session && session_gone(node->session)) {
         return err_set(err, ENOENT, "the session was removed");
     }
-    if (node->session && node->exec_n) {
+    if (node_command(node)) {
         int rc = session_exec_find(node->session, node->exec_n, &ctx.exec, err);
 
         if (rc < 0) {

@@ -38,7 +38,8 @@ struct node {
     const struct node_row *row;
     struct session *session; /* NULL above sessions/ID. */
     uint64_t exec_n;         /* Of execs/N and below; without a session a
-                              * file's number in its directory; else 0. */
+                              * file's number in its directory; of a row that
+                              * is NODE_KEYED a checkpoint's; else 0. */
     uint64_t begin;          /* Of a file that loses its oldest: where it began
                               * when it was looked up; each is another file. */
 };
@@ -100,6 +101,10 @@ struct node_children {
                 void *arg, struct err *err);
     int (*make)(const struct node_ctx *ctx, const char *name, struct node *out,
                 struct err *err);
+    /* The same where it takes time: done is called once, perhaps at once, and
+     * find finds it then. */
+    void (*start)(const struct node_ctx *ctx, const char *name, done_fn *done,
+                  void *arg);
     int (*remove)(const struct node_ctx *ctx, const char *name,
                   struct err *err);
     int (*rename)(const struct node_ctx *ctx, const char *name,
@@ -111,6 +116,7 @@ enum node_flags {
     NODE_OPTIONAL = 1 << 1,  /* There only while show succeeds. */
     NODE_NEWS = 1 << 2,      /* poll tells that the text has changed. */
     NODE_WORKSPACE = 1 << 3, /* The top of another part of the tree. */
+    NODE_KEYED = 1 << 4,     /* Its number is a checkpoint's. */
 };
 
 struct node_row {
@@ -134,6 +140,10 @@ extern const struct node_row node_root;
 void node_copy(const struct node *node, struct node *out);
 /** @param node its references are given back */
 void node_drop(struct node *node);
+
+/** @param node a node @return the number of the command that it is about; 0:
+ *  it is about none */
+uint64_t node_command(const struct node *node);
 
 /**
  * Fills a context for a call.

@@ -1,7 +1,9 @@
 /* Requests below workspace/: where they run. See wcall.h. */
 #include "fs/wcall.h"
 
+#include "core/checkpoint.h"
 #include "core/clock.h"
+#include "fs/workspace.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -14,7 +16,8 @@ enum {
 /* Trees that do not block ignore their limits. */
 static struct cancel never = CANCEL_NEVER;
 
-struct wopen *wopen_new(struct ws_file *file, struct ws_dir *dir)
+struct wopen *wopen_new(const struct workspace *tree, struct ws_file *file,
+                        struct ws_dir *dir)
 {
     struct wopen *handle = calloc(1, sizeof(*handle));
 
@@ -24,6 +27,7 @@ struct wopen *wopen_new(struct ws_file *file, struct ws_dir *dir)
         return NULL;
     }
     atomic_init(&handle->refs, 1);
+    handle->tree = tree;
     handle->file = file;
     handle->dir = dir;
     return handle;
@@ -73,6 +77,10 @@ void wopen_release(fuse_req_t req, struct inode *inode,
 {
     struct wopen *handle = wopen_of(fi);
 
+    if (handle->file && (fi->flags & O_ACCMODE) != O_RDONLY) {
+        /* The kernel may have written by itself. */
+        checkpoint_wrote(inode_key(inode)->session);
+    }
     held_remove(fs_of(req)->held, &handle->held);
     wopen_unref(handle);
     inode_closed(fs_of(req)->inodes, inode);
@@ -145,6 +153,7 @@ struct inode *wcall_look_up(const struct wcall *call, struct ws_node *node)
 {
     const struct inode_key key = {.part = inode_key(call->inode)->part,
                                   .session = call->session,
+                                  .exec_n = inode_key(call->inode)->exec_n,
                                   .ws = node};
 
     return inode_look_up(call->fs->inodes, &key);
@@ -153,7 +162,8 @@ struct inode *wcall_look_up(const struct wcall *call, struct ws_node *node)
 void wcall_show_top(const struct wcall *call, struct stat *attr)
 {
     const struct inode_key *key = inode_key(call->inode);
-    const struct node node = {.row = key->row, .session = key->session};
+    const struct node node = {
+        .row = key->row, .session = key->session, .exec_n = key->exec_n};
 
     if (!key->ws) {
         attr->st_ino = node_ino(&node);
@@ -238,6 +248,10 @@ static int run(struct wcall *call, struct err *err)
         return run_empty(call, err);
     }
     rc = find_node(call, call->inode, &call->node, err);
+    if (rc == 0 && call->open && call->open->tree &&
+        call->open->tree != call->ws) {
+        rc = err_set(err, ESTALE, "the sandbox was replaced");
+    }
     if (rc == 0 && call->other) {
         rc = find_node(call, call->other, &call->other_node, err);
     }
@@ -245,7 +259,7 @@ static int run(struct wcall *call, struct err *err)
         return rc;
     }
     rc = call->kind->run(call, err);
-    if (call->kind->data) {
+    if (call->kind->data && !call->aside) {
         session_touch(call->session);
     }
     return rc;
@@ -280,7 +294,7 @@ static void execute(void *arg)
         answer(call, req, rc, &call->err);
     }
     dispose(call);
-    if (entered) {
+    if (entered && !call->aside) {
         session_files_leave(call->session);
     }
     park_unref(call->park);
@@ -298,7 +312,9 @@ static void dispatch(struct wcall *call)
     }
     rc = session_files_run(call->session, execute, call);
     if (rc < 0) {
-        session_files_leave(call->session);
+        if (!call->aside) {
+            session_files_leave(call->session);
+        }
         call->rc = err_set(&call->err, -rc, "no thread for a file operation");
         execute(call);
     }
@@ -409,6 +425,53 @@ static void wait_for_it(struct wcall *call)
     }
 }
 
+/* ---- Checkpoints: they are nobody's to wait for, once open ---- */
+
+static bool of_checkpoint(const struct inode *inode)
+{
+    const struct inode_key *key = inode_key(inode);
+
+    return key->part == &workspace_part && key->exec_n;
+}
+
+static struct workspace *find_tree(const struct wcall *call)
+{
+    const struct inode_key *key = inode_key(call->inode);
+
+    return key->ws ? ws_ref(ws_node_tree(key->ws))
+                   : checkpoint_opened(call->session, key->exec_n);
+}
+
+/* In a thread that may block. */
+static void open_tree(void *arg)
+{
+    struct wcall *call = arg;
+    struct workspace *tree = NULL;
+    struct err err = ERR_INIT;
+    int rc = checkpoint_open(call->session, call->key, &tree, &err);
+
+    entered(call, rc, tree, &err);
+}
+
+static void enter_checkpoint(struct wcall *call)
+{
+    struct workspace *tree = find_tree(call);
+    struct err err = ERR_INIT;
+    int rc = 0;
+
+    call->aside = true;
+    call->key = inode_key(call->inode)->exec_n;
+    if (!tree) {
+        rc = session_files_run(call->session, open_tree, call);
+    }
+    if (tree || rc < 0) {
+        entered(call,
+                rc < 0 ? err_set(&err, -rc, "no thread for a file operation")
+                       : 0,
+                tree, &err);
+    }
+}
+
 void wcall_start(struct wcall *call)
 {
     struct session *session;
@@ -424,8 +487,12 @@ void wcall_start(struct wcall *call)
     session = session_ref(call->session);
     call->thread = pthread_self();
     call->done = &done;
-    session_files_enter(session, call->kind->need, &call->caller, entered,
-                        call);
+    if (of_checkpoint(call->inode)) {
+        enter_checkpoint(call);
+    } else {
+        session_files_enter(session, call->kind->need, &call->caller, entered,
+                            call);
+    }
     if (!done) {
         wait_for_it(call);
     }

@@ -24,6 +24,7 @@ struct wopen {
     atomic_uint refs;
     struct ws_file *file;
     struct ws_dir *dir; /* NULL in both: a directory without a sandbox. */
+    const struct workspace *tree; /* Of either, which holds it; or NULL. */
 };
 
 struct wcall;
@@ -85,6 +86,8 @@ struct wcall {
     /* wcall.c's own. */
     pthread_t thread; /* That runs wcall_start(), */
     bool *done;       /* which learns here that it is all over. */
+    uint64_t key;     /* Of the checkpoint. */
+    bool aside;       /* About a checkpoint: the session was not entered. */
     bool waiting;     /* The call is parked, */
     bool refused;     /* or was answered already, for want of memory. */
     atomic_uint met;  /* How many of park and callback are there. */
@@ -127,9 +130,11 @@ void wcall_open(struct wcall *call, const struct fuse_file_info *fi);
 /** @param call runs, is answered and freed, now or later */
 void wcall_start(struct wcall *call);
 
-/** @param file taken, or NULL @param dir taken, or NULL
+/** @param tree of what is opened; NULL: none @param file taken, or NULL
+ *  @param dir taken, or NULL
  *  @return a handle with one reference, NULL without memory */
-struct wopen *wopen_new(struct ws_file *file, struct ws_dir *dir);
+struct wopen *wopen_new(const struct workspace *tree, struct ws_file *file,
+                        struct ws_dir *dir);
 /** @param fi of an open file @return its handle, borrowed */
 struct wopen *wopen_of(const struct fuse_file_info *fi);
 /** @param handle one more reference @return handle */

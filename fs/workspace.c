@@ -293,7 +293,8 @@ static bool apart(fuse_req_t req, const struct wcall_kind *kind,
                                       .session = inode_key(a)->session};
     struct err err = ERR_INIT;
 
-    if (inode_key(a)->session == inode_key(b)->session) {
+    if (inode_key(a)->session == inode_key(b)->session &&
+        inode_key(a)->exec_n == inode_key(b)->exec_n) {
         return false;
     }
     reply_err(req, &about, err_set(&err, EXDEV, "another session's workspace"),

@@ -7,7 +7,7 @@
 
 static int keep_dir(struct wcall *call, struct ws_dir *dir, struct err *err)
 {
-    call->opened = wopen_new(NULL, dir);
+    call->opened = wopen_new(dir ? call->ws : NULL, NULL, dir);
     return call->opened ? 0 : err_set(err, ENOMEM, "out of memory");
 }
 

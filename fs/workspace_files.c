@@ -7,7 +7,7 @@
 /* Makes the handle of what a call opened; both are taken. */
 static int keep_open(struct wcall *call, struct ws_file *file, struct err *err)
 {
-    call->opened = wopen_new(file, NULL);
+    call->opened = wopen_new(call->ws, file, NULL);
     return call->opened ? 0 : err_set(err, ENOMEM, "out of memory");
 }
 
@@ -333,7 +333,8 @@ void workspace_copy(fuse_req_t req, struct inode *in, off_t in_off,
                                            .reply = reply_count};
     struct wcall *call;
 
-    if (inode_key(in)->session != inode_key(out)->session) {
+    if (inode_key(in)->session != inode_key(out)->session ||
+        inode_key(in)->exec_n != inode_key(out)->exec_n) {
         (void)fuse_reply_err(req, EXDEV); /* The kernel copies by itself. */
         return;
     }

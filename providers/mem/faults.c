@@ -9,7 +9,8 @@
  *     crash        the process kills itself, before the operation
  *
  * and deadline and token end every wait. The operations are: create resume
- * pause destroy status exec, and those on files: stat list create_file
+ * pause destroy status exec, those on checkpoints: checkpoint restore fork drop
+ * open list_checkpoints changes, and those on files: stat list create_file
  * make_dir remove rename symlink read_link set_attr read write link statfs tree
  * get put.
  *

@@ -255,6 +255,7 @@ int mem_apply_attr(struct mem_box *box, struct mem_inode *inode, unsigned mask,
     struct stat *attr = &inode->attr;
     int rc = 0;
 
+    box->version++;
     if (mask & PROVIDER_ATTR_SIZE) {
         if (!S_ISREG(attr->st_mode)) {
             return err_set(err, S_ISDIR(attr->st_mode) ? EISDIR : EINVAL,

@@ -123,8 +123,8 @@ static int fill_instance(const char *external_id, struct instance *instance,
     return 0;
 }
 
-static int make_box(struct mem *mem, struct sandbox *sandbox, struct err *err)
-    REQUIRES(mem->lock)
+int mem_make_box(struct mem *mem, struct sandbox *sandbox, struct mem_box **out,
+                 struct err *err)
 {
     struct mem_box *box = new_box(mem, sandbox->number);
     int rc;
@@ -135,6 +135,8 @@ static int make_box(struct mem *mem, struct sandbox *sandbox, struct err *err)
     rc = fill_instance(box->external_id, sandbox->instance, err);
     if (rc < 0) {
         mem_box_drop(mem, box);
+    } else {
+        *out = box;
     }
     return rc;
 }
@@ -143,13 +145,14 @@ static int mem_create(struct provider *provider, struct sandbox *sandbox,
                       const struct limits *limits, struct err *err)
 {
     struct mem *mem = mem_of(provider);
+    struct mem_box *box;
     int rc = mem_fault(mem, "create", sandbox, limits, err);
 
     if (rc < 0) {
         return rc;
     }
     mutex_lock(&mem->lock);
-    rc = make_box(mem, sandbox, err);
+    rc = mem_make_box(mem, sandbox, &box, err);
     mutex_unlock(&mem->lock);
     return rc;
 }
@@ -209,6 +212,7 @@ static int mem_destroy(struct provider *provider, struct sandbox *sandbox,
     if (box) {
         mem_box_drop(mem, box);
     }
+    mem_drop_all(sandbox);
     mutex_unlock(&mem->lock);
     return 0;
 }
@@ -320,4 +324,6 @@ const struct provider_ops provider_mem = {
     .exec = mem_exec,
     .signal = mem_signal,
     .files = &mem_files,
+    .changes = mem_changes,
+    .snapshots = &mem_snapshots,
 };

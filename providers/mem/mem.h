@@ -1,7 +1,8 @@
 /*
  * The provider `mem`, for tests: sandboxes that live in this process, with a
  * real tree of files and commands in a tiny language (exec.c). Faults are
- * injected through a directory (faults.c). A sandbox dies with the daemon.
+ * injected through a directory (faults.c). A sandbox dies with the daemon; its
+ * checkpoints are kept on the disk.
  *
  * Private to providers/mem/. One lock guards everything but the fields of a
  * running command, which belong to the loop's thread.
@@ -12,6 +13,7 @@
 #include "core/list.h"
 #include "core/mutex.h"
 #include "core/provider_files.h"
+#include "core/provider_snapshots.h"
 
 enum {
     MEM_DATA_MOST = 256 * 1024 * 1024 /* Bytes of files in a sandbox. */
@@ -40,6 +42,9 @@ struct mem_box {
     struct mem_inode *root;
     uint64_t last_ino;
     size_t bytes;
+    uint64_t version;       /* Moves with whatever changes in the tree. */
+    uint64_t saved;         /* The key of the newest checkpoint, 0: none, */
+    uint64_t saved_version; /* and the version that it holds. */
 };
 
 /** @param provider a mem @return its object */
@@ -58,6 +63,19 @@ struct mem_box *mem_find(struct mem *mem, const struct sandbox *sandbox)
 /** @param mem the provider @param box out of its list, freed; the lock is held
  */
 void mem_box_drop(struct mem *mem, struct mem_box *box) REQUIRES(mem->lock);
+
+/**
+ * Makes a sandbox with an empty tree; the lock is held.
+ *
+ * @param mem     the provider
+ * @param sandbox its instance is filled
+ * @param out     the box, on success
+ * @param err     filled on failure
+ * @return 0 or -ENOMEM
+ */
+MUST_USE int mem_make_box(struct mem *mem, struct sandbox *sandbox,
+                          struct mem_box **out, struct err *err)
+    REQUIRES(mem->lock);
 
 /* ---- Faults: faults.c ---- */
 
@@ -217,6 +235,30 @@ int mem_put_file(struct provider *provider, const struct sandbox *sandbox,
                  const char *path, const struct provider_put *put,
                  const struct limits *limits, struct stat *now,
                  struct err *err);
+
+/* ---- Checkpoints: snapshots.c, differ.c, saved.c; the lock is held ---- */
+
+extern const struct provider_snapshots mem_snapshots;
+provider_changes_fn mem_changes;
+
+/** @param sandbox all its checkpoints are removed */
+void mem_drop_all(const struct sandbox *sandbox);
+
+/** @param from a tree; NULL: an empty one @param to another
+ *  @param fn called for each change @param arg given to fn
+ *  @return 0, what fn said, or -ENOMEM */
+MUST_USE int mem_differ(const struct mem_box *from, const struct mem_box *to,
+                        provider_change_fn *fn, void *arg);
+
+/** @param box its tree is written @param dir into this new directory
+ *  @param err filled on failure @return 0 or a negative errno */
+MUST_USE int mem_save(struct mem_box *box, const char *dir, struct err *err);
+/** @param box without a tree; gets one @param dir as mem_save() wrote it
+ *  @param err filled on failure @return 0, -ENOENT, or another negative errno
+ */
+MUST_USE int mem_load(struct mem_box *box, const char *dir, struct err *err);
+/** @param dir removed with all that is in it, where it is there */
+void mem_unsave(const char *dir);
 
 /* ---- Words of commands about files: verbs.c; the lock is held ---- */
 

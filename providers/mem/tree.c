@@ -87,6 +87,7 @@ void mem_tree_done(struct mem_box *box)
         }
     }
     free_inode(box, box->root);
+    box->root = NULL;
 }
 
 static struct mem_name *find_name(struct mem_inode *dir, const char *name,
@@ -203,6 +204,7 @@ int mem_tree_make(struct mem_box *box, const char *path, mode_t mode,
     struct place place;
     int rc = find_new(box, path, &place, err);
 
+    box->version++;
     if (rc < 0) {
         return rc;
     }
@@ -245,6 +247,7 @@ int mem_tree_remove(struct mem_box *box, const char *path, bool dir,
     struct place place;
     int rc = find_place(box, path, NULL, &place, err);
 
+    box->version++;
     if (rc < 0) {
         return rc;
     }
@@ -307,6 +310,7 @@ int mem_tree_rename(struct mem_box *box, const char *from, const char *to,
     struct place a, b;
     int rc = find_place(box, from, NULL, &a, err);
 
+    box->version++;
     if (rc == 0 && !a.entry) {
         rc = err_set(err, ENOENT, "no such file");
     }
@@ -339,6 +343,7 @@ int mem_tree_link(struct mem_box *box, const char *from, const char *to,
     struct place place;
     int rc = mem_tree_find(box, from, &inode, err);
 
+    box->version++;
     if (rc == 0 && is_dir(inode)) {
         rc = err_set(err, EPERM, "a directory has one name");
     }
@@ -363,6 +368,7 @@ int mem_tree_resize(struct mem_box *box, struct mem_inode *inode, uint64_t size,
     size_t room = inode->room;
     char *data;
 
+    box->version++;
     if (size > MEM_DATA_MOST ||
         (size > room && box->bytes - room + size > MEM_DATA_MOST)) {
         return err_set(err, ENOSPC, "the sandbox is full");
@@ -392,6 +398,7 @@ int mem_tree_write(struct mem_box *box, struct mem_inode *inode,
 {
     int rc = 0;
 
+    box->version++;
     if (offset > MEM_DATA_MOST || size > MEM_DATA_MOST) {
         return err_set(err, ENOSPC, "the sandbox is full");
     }

@@ -33,11 +33,7 @@ static void what_happens_behind_our_back_is_shown(void **state)
 {
     (void)state;
     mnt_running();
-    mnt_fault(mnt.id, "paused", "");
-    eventually(shows("paused\n"));
-    put_ok(in("exec"), "echo woken");
-    expect_text(in("exec"), "woken\n");
-    mnt_fault(mnt.id, "lost", "");
+    mnt_fault(mnt.id, "lost", ""); /* Without a checkpoint to come back from. */
     eventually(shows("lost\n"));
     assert_int_equal(put(in("exec"), "echo x").open, ESTALE);
     assert_int_equal(put(in("workspace/f"), "x").open, ESTALE);
@@ -45,6 +41,10 @@ static void what_happens_behind_our_back_is_shown(void **state)
     put_ok(in("status"), "running");
     put_ok(in("workspace/f"), "x");
     expect_shell("grep -c '\"sandbox.lost\"' events", "1\n");
+    mnt_fault(mnt.id, "paused", "");
+    eventually(shows("paused\n"));
+    put_ok(in("exec"), "echo woken");
+    expect_text(in("exec"), "woken\n");
 }
 
 static void an_engine_that_hangs_is_unreachable_and_blocks_no_look(void **state)

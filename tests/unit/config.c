@@ -164,6 +164,10 @@ static void a_config_that_says_little_has_the_defaults(void **state)
     assert_int_equal(config.exec_timeout_ms, 0);
     assert_int_equal(config.create_timeout_ms, 300000);
     assert_int_equal(config.call_timeout_ms, 60000);
+    assert_int_equal(config.checkpoint_writes, CONFIG_WRITES_GATHERED);
+    assert_int_equal(config.checkpoints_keep, 1000);
+    assert_int_equal(config.checkpoints_keep_seconds, 0);
+    assert_int_equal(config.checkpoints_keep_bytes, 0);
     assert_int_equal(config.init_count, 0);
     config_done(&config);
 }
@@ -189,7 +193,11 @@ static const char full[] = "{\n"
                            "  \"exec_timeout_ms\": 2,\n"
                            "  \"create_timeout_ms\": 3,\n"
                            "  \"call_timeout_ms\": 4,\n"
+                           "  \"checkpoints_keep\": 5,\n"
+                           "  \"checkpoints_keep_seconds\": 6,\n"
+                           "  \"checkpoints_keep_bytes\": 7,\n"
                            "  \"wake\": \"exec\",\n"
+                           "  \"checkpoint_writes\": \"never\",\n"
                            "  \"provider_config\": {\n"
                            "    \"a\": [\n"
                            "      \"\\u0001\"\n"
@@ -215,6 +223,7 @@ static void what_is_written_reads_back_the_same(void **state)
     assert_int_equal(config.init_count, 2);
     assert_string_equal(config.init_commands[0], "make");
     assert_int_equal(config.wake, CONFIG_WAKE_EXEC);
+    assert_int_equal(config.checkpoint_writes, CONFIG_WRITES_NEVER);
     assert_int_equal(config_copy(&config, &copy, &err), 0);
     config_done(&config);
     assert_int_equal(config_text(&copy, &text, &err), 0);

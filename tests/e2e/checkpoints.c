@@ -1,0 +1,554 @@
+/*
+ * Checkpoints: a tree after each command, to be looked at, compared, gone back
+ * to and forked from.
+ */
+#include "tests/e2e/tools.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Takes times out of checkpoints.log. */
+#define LOG "cut -d' ' -f1,3,4 checkpoints.log\n"
+
+static const struct script looked_at[] = {
+    {"one is taken after each command, whatever its exit code",
+     "in_write f one; echo nonsense > exec; cat execs/2/status\n"
+     "test \"$(cat execs/2/exit_code)\" != 0 && echo failed\n"
+     "ls checkpoints; cat checkpoints/1/f\n" LOG,
+     "exited\nfailed\n1\n2\none\n1 exec:1 1\n2 exec:2 0\n"},
+    {"what is written through the mount makes one before the next command",
+     "in_write f one; echo two > workspace/g; in_write h three\n" LOG
+     "cat execs/2/changes changes/2 changes/1..3\n"
+     "ls checkpoints/1 checkpoints/3\n",
+     "1 exec:1 1\n2 write 1\n3 exec:2 1\n"
+     "A\th\nA\tg\nA\tg\nA\th\n"
+     "checkpoints/1:\nf\n\ncheckpoints/3:\nf\ng\nh\n"},
+    {"what is written is taken when it has been quiet for two seconds",
+     "in_write f one; echo two > workspace/g; sleep 1.5; echo 3 > workspace/g\n"
+     "sleep 1; ls checkpoints\n"
+     "for i in 1 2 3 4 5 6 7 8 9; do sleep 0.5; [ -d checkpoints/2 ] && break\n"
+     "done; cat checkpoints/2/g\n" LOG,
+     "1\n3\n1 exec:1 1\n2 write 1\n"},
+    {"a config can say that nothing is gathered",
+     "echo absent > status\n"
+     "sed -i 's/\"gathered\"/\"never\"/' config.json 2>/dev/null ||\n"
+     "  { sed 's/\"gathered\"/\"never\"/' config.json > $T/c\n"
+     "    cat $T/c > config.json; }\n"
+     "in_write f one; echo two > workspace/g; in_write h three\n" LOG
+     "cat execs/2/changes\n",
+     "1 exec:1 1\n2 exec:2 2\nA\tg\nA\th\n"},
+    {"tools see a tree with true metadata",
+     "mkdir workspace/d; echo data > workspace/d/f\n"
+     "chmod 640 workspace/d/f; chmod 2751 workspace/d\n"
+     "ln -s d/f workspace/link; echo x > workspace/empty; : > workspace/empty\n"
+     "printf 'a\\0b' > workspace/bin; touch -d @1000000000 workspace/bin\n"
+     "touch -hd @1100000000 workspace/link\n"
+     "touch -d @1200000000.5 workspace/d\n"
+     "mkdir checkpoints/it && cp -a checkpoints/it $T/copy\n"
+     "diff -r checkpoints/it workspace && diff -r $T/copy workspace && echo "
+     "ok\n"
+     "look() { (cd $1; stat -c '%n %s %a %F %Y %u' d/f bin link empty\n"
+     " stat -c '%n %a %.9Y' d .; readlink link; find . | sort); }\n"
+     "look workspace > $T/a; look checkpoints/it > $T/b; cmp $T/a $T/b &&\n"
+     " grep -c . $T/b; grep '^d ' $T/b\n"
+     "tar -C checkpoints/it -c . | tar -t | sort | tr '\\n' ' '; echo\n"
+     "cd checkpoints && grep -r data\n",
+     "ok\n13\nd 2751 1200000000.500000000\n"
+     "./ ./bin ./d/ ./d/f ./empty ./link \nit/d/f:data\n"},
+    {"nothing in it can be changed, and nobody removes it by mistake",
+     "mkdir workspace/d; echo f > workspace/d/f; mkdir checkpoints/it\n"
+     "cd checkpoints/it\n"
+     "for c in 'touch d/f' 'touch new' 'mkdir new' 'rm -f d/f' 'rmdir d'\\\n"
+     " 'mv d e' 'ln d/f g' 'ln -s a b' 'chmod 1 d/f' 'truncate -s 1 d/f'\\\n"
+     " 'mkfifo p' 'dd of=d/f if=/dev/null conv=notrunc' 'mv d/f "
+     "../../workspace/'"
+     "; do LC_ALL=C $c > $T/say 2>&1 && echo $c\n"
+     " grep -q 'Read-only file' $T/say || { echo $c; cat $T/say; }\n"
+     "done; python3 - <<'END'\n"
+     "import os\n"
+     "for f in (lambda: os.setxattr('d/f', 'user.a', b'1'),\n"
+     "          lambda: os.utime('d/f', (1, 1)),\n"
+     "          lambda: os.rename('d/f', '../../workspace/x'),\n"
+     "          lambda: os.open('d/f', os.O_RDONLY | os.O_TRUNC)):\n"
+     "    try: f(); print('done')\n"
+     "    except OSError as e: print(e.errno)\n"
+     "END\n"
+     "cd ../..; rmdir checkpoints/it 2>&1 | grep -o 'Operation not perm.*'\n"
+     "rm -rf checkpoints 2> /dev/null; find checkpoints -delete 2> /dev/null\n"
+     "cat checkpoints/it/d/f\n",
+     "30\n30\n18\n30\nOperation not permitted\nf\n"},
+    {"inode numbers are a file's own, and stay",
+     "in_write f one; in_write g two\n"
+     "stat -c %i workspace/f checkpoints/1/f checkpoints/2/f checkpoints/1 \\\n"
+     " checkpoints/2 checkpoints workspace > $T/a; sort -u $T/a | wc -l\n"
+     "for i in 1 2 3 4 5 6 7 8 9; do in_write g $i; ls -R checkpoints >$T/x\n"
+     "done\n"
+     "stat -c %i workspace/f checkpoints/1/f checkpoints/2/f checkpoints/1 \\\n"
+     " checkpoints/2 checkpoints workspace | cmp - $T/a && echo same\n"
+     "python3 -c 'import os\n"
+     "for e in os.scandir(\"checkpoints/1\"):\n"
+     "    print(e.inode() == os.stat(e.path).st_ino)'\n",
+     "7\nsame\nTrue\n"},
+};
+
+static const struct script named[] = {
+    {"one that is named is listed by its name alone",
+     "in_write f one; mkdir checkpoints/good; in_write f two\n"
+     "ls checkpoints; cat checkpoints/good/f; ls checkpoints/2 2>&1 |\n"
+     "grep -o 'No such file.*'\n" LOG "cat changes/good..3\n",
+     "1\n3\ngood\none\nNo such file or directory\n"
+     "1 exec:1 1\ngood named 0\n3 exec:2 1\nM\tf\n"},
+    {"what is no name is refused, and a name is taken once",
+     "in_write f one\n"
+     "for n in 12 last .a a..b 'a b' -x; do\n"
+     "  mkdir -- \"checkpoints/$n\" 2>&1 | grep -o 'Invalid arg.*'\n"
+     "done; mkdir checkpoints/it\n"
+     "mkdir checkpoints/it 2>&1 | grep -o 'File exists'\n"
+     "mkdir checkpoints/1 2>&1 | grep -o 'File exists'; ls checkpoints\n",
+     "Invalid argument\nInvalid argument\nInvalid argument\n"
+     "Invalid argument\nInvalid argument\nInvalid argument\n"
+     "File exists\nFile exists\n1\nit\n"},
+    {"one is dropped by its name, and what others show of it stays",
+     "in_write f one; mkdir checkpoints/good; in_write f two; in_write g 3\n"
+     "echo 'drop good' > checkpoints.log; echo 'drop 3' > checkpoints.log\n"
+     "ls checkpoints; cat execs/2/changes execs/3/changes changes/4\n"
+     "echo 'drop 4' > checkpoints.log; ls checkpoints; in_write g 4\n"
+     "cat execs/3/changes execs/4/changes changes/5\n"
+     "echo 'drop 5' > checkpoints.log; cat changes/5 2>&1 |\n"
+     "grep -o 'No such.*'; in_write f 5; cat execs/5/changes; ls checkpoints\n",
+     "1\n4\nM\tf\nA\tg\nA\tg\n1\nA\tg\nM\tg\nM\tg\n"
+     "No such file or directory\nM\tf\n1\n6\n"},
+    {"what is written to checkpoints.log is drop and a name",
+     "in_write f one\n"
+     "for w in drop 'drop a b' 'keep 1' 1; do\n"
+     "  { echo $w > checkpoints.log; } 2>&1 | grep -o 'Invalid arg.*'\n"
+     "done; { echo drop 7 > checkpoints.log; } 2>&1 | grep -o 'No such.*'\n"
+     "grep -c 'no such checkpoint' error; ls checkpoints\n",
+     "Invalid argument\nInvalid argument\nInvalid argument\n"
+     "Invalid argument\nNo such file or directory\n1\n1\n"},
+    {"as many stay as the config says, and those with a name",
+     "echo absent > status\n"
+     "sed 's/\"checkpoints_keep\": 1000/\"checkpoints_keep\": 3/' config.json "
+     "\\\n"
+     " > $T/c; cat $T/c > config.json\n"
+     "in_write f 1; mkdir checkpoints/it; for i in 2 3 4 5 6 7; do\n"
+     " in_append f $i; done\n"
+     "for i in 1 2 3 4 5 6 7 8 9; do ls checkpoints > $T/l\n"
+     " [ $(wc -l < $T/l) = 4 ] && break; sleep 0.2; done; cat $T/l\n"
+     "cat execs/[0-9]*/changes; cat checkpoints/it/f\n",
+     "6\n7\n8\nit\nA\tf\nM\tf\nM\tf\nM\tf\nM\tf\nM\tf\nM\tf\n1\n"},
+    {"all go with the sandbox, and numbers are never used twice",
+     "in_write f one; mkdir checkpoints/it; echo absent > status\n"
+     "ls checkpoints; cat checkpoints.log; in_write f two; ls checkpoints\n",
+     "3\n"},
+};
+
+static const struct script gone_back_to[] = {
+    {"a restore gives that tree, and can be undone",
+     "mkdir workspace/d; echo a > workspace/d/a; ln workspace/d/a workspace/b\n"
+     "chmod 751 workspace/d; touch -d @1000000000 workspace/d/a\n"
+     "mkdir checkpoints/it; cp -a workspace $T/was\n"
+     "rm -r workspace/d; echo new > workspace/b; echo c > workspace/c\n"
+     "echo it > restore; diff -r workspace $T/was && echo same\n"
+     "stat -c ' %a %Y %h' workspace/b; stat -c ' %a' workspace/d\n"
+     "cut -d' ' -f1,3,4 checkpoints.log\n"
+     "cat changes/it..2; echo 2 > restore; ls workspace; cat workspace/b\n",
+     "same\n 644 1000000000 2\n 751\n"
+     "it named 3\n2 restore 3\n"
+     "M\tb\nA\tc\nD\td\nb\nc\nnew\n"},
+    {"changes after a restore are against what was restored",
+     "in_write f one; in_write g two; echo 1 > restore; in_write h three\n"
+     "ls workspace; cat execs/3/changes; cat changes/2..4; echo 2 > restore\n"
+     "ls workspace\n" LOG,
+     "f\nh\nA\th\nD\tg\nA\th\nf\ng\n"
+     "1 exec:1 1\n2 exec:2 1\n3 restore 0\n4 exec:3 1\n5 restore 0\n"},
+    {"what is not there cannot be restored",
+     "in_write f one; for w in 7 nothing 'a b'; do\n"
+     "{ echo $w > restore; } 2>&1 | grep -o 'No such.*\\|Invalid.*'\n"
+     "done; cat workspace/f; ls checkpoints\n",
+     "No such file or directory\nNo such file or directory\n"
+     "Invalid argument\none\n1\n"},
+    {"the events tell",
+     "in_write f one; mkdir checkpoints/it; echo it > restore\n"
+     "echo 'drop it' > checkpoints.log\n"
+     "python3 -c 'import json\n"
+     "for l in open(\"events\"):\n"
+     "    e = json.loads(l)\n"
+     "    if e[\"event\"].startswith(\"checkpoint.\"):\n"
+     "        print(e[\"event\"], e[\"detail\"][\"checkpoint\"])'\n",
+     "checkpoint.taken it\ncheckpoint.taken 3\ncheckpoint.restored it\n"
+     "checkpoint.dropped it\n"},
+};
+
+static const struct script forked[] = {
+    {"a fork starts from a checkpoint, and is independent",
+     "in_write f one; in_write f two; F=${PWD##*/}-f\n"
+     "echo \"$F 1\" > fork; cat ../$F/status; cat ../$F/workspace/f\n"
+     "cut -d' ' -f1,3 ../$F/checkpoints.log; (cd ../$F; in_write f three\n"
+     "cat execs/1/changes; echo 1 > restore; cat workspace/f)\n"
+     "cat workspace/f; cmp config.json ../$F/config.json && echo same\n",
+     "paused\none\n1 fork\nM\tf\none\ntwo\nsame\n"},
+    {"forks of forks outlive their parents",
+     "in_write f one; F=${PWD##*/}; echo $F-a > fork\n"
+     "(cd ../$F-a; in_write g two; echo $F-b > fork; echo absent > status)\n"
+     "rmdir ../$F-a; (cd ../$F-b; cat workspace/f workspace/g; in_write h 3\n"
+     "ls workspace checkpoints/2; cat changes/1..2)\n"
+     "grep -o 'forked_from.*a\"' ../$F-b/events | wc -l\n",
+     "one\ntwo\ncheckpoints/2:\nf\ng\nh\n\nworkspace:\nf\ng\nh\nA\th\n1\n"},
+    {"an id that is taken is refused, and one that fails is free again",
+     "in_write f one; F=${PWD##*/}\n"
+     "{ echo $F > fork; } 2>&1 | grep -o 'File exists'\n"
+     "{ echo $F-n 9 > fork; } 2>&1 | grep -o 'No such.*'\n"
+     "for w in '' 'a b c' ../x; do { echo \"$w\" > fork; } 2>&1 |\n"
+     "grep -o 'Invalid.*'; done; ls -d ../$F* | wc -l; mkdir ../$F-n\n"
+     "ls -d ../$F* | wc -l\n",
+     "File exists\nNo such file or directory\nInvalid argument\n"
+     "Invalid argument\nInvalid argument\n1\n2\n"},
+    {"a session without a sandbox forks to another one",
+     "F=${PWD##*/}-e; echo $F > fork; cat ../$F/status; ls ../$F/checkpoints\n"
+     "rmdir ../$F && echo gone\n",
+     "absent\ngone\n"},
+    {"twenty forks at once are twenty attempts",
+     "in_write f one; F=${PWD##*/}; for i in $(seq 20); do\n"
+     "(echo $F-$i 1 > fork; cd ../$F-$i; in_append f $i) &\n"
+     "done; wait; for i in $(seq 20); do\n"
+     "printf 'one\\n%d\\n' $i | cmp - ../$F-$i/workspace/f || echo bad $i\n"
+     "echo absent > ../$F-$i/status; rmdir ../$F-$i; done; cat workspace/f\n",
+     "one\n"},
+};
+
+/* Of one session each, all in one test. */
+#define SCRIPTS_TEST(rows)                                                     \
+    static void rows##_as_told(void **state)                                   \
+    {                                                                          \
+        (void)state;                                                           \
+        expect_scripts(rows, ARRAY_SIZE(rows));                                \
+    }
+
+SCRIPTS_TEST(looked_at)
+SCRIPTS_TEST(named)
+SCRIPTS_TEST(gone_back_to)
+SCRIPTS_TEST(forked)
+
+/* ---- Open handles ---- */
+
+static int open_in(const char *path, int flags)
+{
+    int fd = open(in("%s", path), flags | O_CLOEXEC, 0644);
+
+    if (fd < 0) {
+        fail_msg("%s: %s", path, strerror(errno));
+    }
+    return fd;
+}
+
+/* What a handle from before a restore gives: the old bytes, or ESTALE. */
+static void expect_old(int fd, const char *old)
+{
+    char got[64] = "";
+    ssize_t n = pread(fd, got, sizeof(got) - 1, 0);
+
+    if (n < 0) {
+        assert_int_equal(errno, ESTALE);
+    } else {
+        got[n] = '\0';
+        assert_string_equal(got, old);
+    }
+}
+
+static void an_open_handle_never_shows_what_was_restored(void **state)
+{
+    int fd, dir, writes;
+    struct stat st;
+
+    (void)state;
+    put_ok(in("workspace/f"), "first\n");
+    expect_ok(mkdir(in("workspace/d"), 0755));
+    put_ok(in("workspace/d/x"), "x");
+    expect_ok(mkdir(in("checkpoints/it"), 0755));
+    put_ok(in("workspace/f"), "second\n");
+    fd = open_in("workspace/f", O_RDONLY);
+    writes = open_in("workspace/f", O_WRONLY);
+    dir = open_in("workspace/d", O_RDONLY | O_DIRECTORY);
+    expect_old(fd, "second\n");
+    put_ok(in("restore"), "it");
+    expect_old(fd, "second\n");
+    expect_text(in("workspace/f"), "first\n");
+    /* What is written there is in the workspace no more. */
+    (void)!pwrite(writes, "THIRD\n", 6, 0);
+    (void)close(writes);
+    expect_text(in("workspace/f"), "first\n");
+    assert_int_equal(openat(dir, "new", O_CREAT | O_WRONLY | O_CLOEXEC, 0644),
+                     -1);
+    expect_errno(stat(in("workspace/d/new"), &st), ENOENT);
+    expect_text(in("workspace/d/x"), "x");
+    (void)close(dir);
+    (void)close(fd);
+}
+
+static void a_mapping_of_a_checkpoint_reads_it(void **state)
+{
+    char *map;
+    int fd;
+
+    (void)state;
+    put_ok(in("workspace/f"), "mapped");
+    expect_ok(mkdir(in("checkpoints/it"), 0755));
+    put_ok(in("workspace/f"), "other!");
+    fd = open_in("checkpoints/it/f", O_RDONLY);
+    map = mmap(NULL, 6, PROT_READ, MAP_PRIVATE, fd, 0);
+    assert_true(map != MAP_FAILED);
+    assert_memory_equal(map, "mapped", 6);
+    (void)munmap(map, 6);
+    (void)close(fd);
+}
+
+/* ---- What goes wrong ---- */
+
+static void a_command_whose_checkpoint_fails_has_failed(void **state)
+{
+    struct wrote wrote;
+
+    (void)state;
+    put_ok(in("exec"), "write f one");
+    mnt_fault(mnt.id, "checkpoint", "errno ENOSPC");
+    wrote = put(in("exec"), "write f two");
+    assert_int_equal(wrote.close, ENOSPC);
+    expect_text(in("execs/2/status"), "failed\n");
+    expect_text(in("execs/2/exit_code"), "0\n");
+    expect_shell("cat execs/2/error; ls checkpoints; cat workspace/f\n"
+                 "cat exec 2>&1 | grep -o 'No space.*'\n",
+                 "checkpoint: checkpoint was told to fail\n1\ntwo\n"
+                 "No space left on device\n");
+    mnt_fault(mnt.id, "checkpoint", NULL);
+    put_ok(in("exec"), "write g three");
+    expect_shell("cat execs/3/changes changes/2\n", "A\tg\nM\tf\n");
+}
+
+static void what_could_not_be_gathered_is_told_and_tried_again(void **state)
+{
+    (void)state;
+    put_ok(in("exec"), "write f one");
+    mnt_fault(mnt.id, "checkpoint", "errno EIO");
+    put_ok(in("workspace/g"), "two\n");
+    eventually(strstr(text_of(in("error")), "checkpoint"));
+    assert_non_null(strstr(text_of(in("events")), "sandbox.failed"));
+    mnt_fault(mnt.id, "checkpoint", NULL);
+    put_ok(in("exec"), "write h three");
+    expect_shell("cat changes/2 execs/2/changes\n" LOG,
+                 "A\tg\nA\th\n1 exec:1 1\n2 write 1\n3 exec:2 1\n");
+}
+
+/* Each is refused at once while a command runs. */
+static void nothing_is_restored_or_named_while_a_command_runs(void **state)
+{
+    (void)state;
+    put_ok(in("exec"), "write f one");
+    put_ok(in("exec.json"),
+           "{\"command\": \"sleep 5000\", \"background\": true}");
+    assert_int_equal(put(in("restore"), "1").write, EBUSY);
+    expect_errno(mkdir(in("checkpoints/it"), 0755), EBUSY);
+    assert_int_equal(put(in("fork"), "now").write, EBUSY);
+    expect_errno(access(at("sessions/now"), F_OK), ENOENT);
+    put_ok(in("fork"), "then 1");
+    expect_text(at("sessions/then/workspace/f"), "one\n");
+    put_ok(at("sessions/then/status"), "absent");
+    expect_ok(rmdir(at("sessions/then")));
+}
+
+static void a_restore_that_fails_changes_nothing(void **state)
+{
+    (void)state;
+    put_ok(in("exec"), "write f one");
+    put_ok(in("exec"), "write f two");
+    mnt_fault(mnt.id, "restore", "errno EIO");
+    assert_int_equal(put(in("restore"), "1").write, EIO);
+    expect_text(in("workspace/f"), "two\n");
+    mnt_fault(mnt.id, "restore", NULL);
+    mnt_fault(mnt.id, "checkpoint", "errno ENOSPC");
+    assert_int_equal(put(in("restore"), "1").write, ENOSPC);
+    expect_text(in("workspace/f"), "two\n");
+    mnt_fault(mnt.id, "checkpoint", NULL);
+    put_ok(in("restore"), "1");
+    expect_text(in("workspace/f"), "one\n");
+}
+
+static void a_fork_that_fails_leaves_nothing(void **state)
+{
+    (void)state;
+    put_ok(in("exec"), "write f one");
+    mnt_fault(mnt.id, "fork", "errno EIO");
+    assert_int_equal(put(in("fork"), "child 1").write, EIO);
+    expect_errno(access(at("sessions/child"), F_OK), ENOENT);
+    mnt_fault(mnt.id, "fork", NULL);
+    put_ok(in("fork"), "child 1");
+    expect_text(at("sessions/child/workspace/f"), "one\n");
+    put_ok(at("sessions/child/status"), "absent");
+    expect_ok(rmdir(at("sessions/child")));
+}
+
+/* ---- A sandbox that vanished ---- */
+
+static void a_lost_sandbox_comes_back_from_its_last_checkpoint(void **state)
+{
+    (void)state;
+    put_ok(in("exec"), "write f one");
+    put_ok(in("exec"), "write g two");
+    mnt_fault(mnt.id, "lost", "");
+    eventually_text(in("status"), "lost\n");
+    put_ok(in("exec"), "write h three");
+    expect_shell("ls workspace; cat execs/3/changes; grep -c revived events\n",
+                 "f\ng\nh\nA\th\n1\n");
+    mnt_fault(mnt.id, "lost", "");
+    eventually_text(in("status"), "lost\n");
+    put_ok(in("status"), "running");
+    expect_shell("ls workspace; cat status\n", "f\ng\nh\nrunning\n");
+    put_ok(in("restore"), "1");
+    mnt_fault(mnt.id, "lost", "");
+    eventually_text(in("status"), "lost\n");
+    put_ok(in("exec"), "write i four");
+    expect_shell("ls workspace\n", "f\ni\n");
+}
+
+static void after_a_restart_all_is_there(void **state)
+{
+    (void)state;
+    expect_shell("in_write f one; mkdir checkpoints/it; in_write f two\n", "");
+    mnt_kill();
+    mnt_start();
+    expect_shell("ls checkpoints; cat checkpoints/*/f\n",
+                 "1\n3\nit\none\ntwo\none\n");
+    expect_shell("in_write g three; ls checkpoints workspace; cat changes/4\n"
+                 "echo it > restore; cat workspace/f\n",
+                 "checkpoints:\n1\n3\n4\nit\n\nworkspace:\nf\ng\n"
+                 "A\tg\none\n");
+}
+
+/* ---- Crashes at each point ---- */
+
+enum asked {
+    ASK_EXEC,
+    ASK_NAMED,
+    ASK_DROP,
+    ASK_RESTORE,
+    ASK_FORK,
+};
+
+/* What is true afterwards, whichever way it went. */
+static const struct crash {
+    const char *point;
+    enum asked asked;
+    const char *listed; /* By the next start, once it has run a command. */
+    const char *f;      /* What is in the file. */
+} crashes[] = {
+    {"checkpoint-taken", ASK_EXEC, "1\n2\n4\n", "two\n"},
+    {"exec-ended", ASK_EXEC, "1\n2\n4\n", "two\n"},
+    {"checkpoint-recorded", ASK_EXEC, "1\n2\n3\n4\n", "three\n"},
+    {"checkpoint-taken", ASK_NAMED, "1\n2\n4\n", "two\n"},
+    {"checkpoint-recorded", ASK_NAMED, "1\n2\n4\nit\n", "two\n"},
+    {"drop-done", ASK_DROP, "2\n3\n", "two\n"},
+    {"restore-kept", ASK_RESTORE, "1\n2\n3\n4\n", "two\n"},
+    {"restore-done", ASK_RESTORE, "1\n2\n3\n", "two\n"},
+    {"fork-reserved", ASK_FORK, "1\n2\n3\n", "two\n"},
+    {"fork-intent", ASK_FORK, "1\n2\n3\n", "two\n"},
+    {"fork-made", ASK_FORK, "1\n2\n3\n", "two\n"},
+    {"fork-whole", ASK_FORK, "1\n2\n3\n", "two\n"},
+};
+
+static void ask(enum asked asked)
+{
+    switch (asked) {
+    case ASK_EXEC:
+        (void)put(in("exec"), "write f three");
+        return;
+    case ASK_NAMED:
+        (void)mkdir(in("checkpoints/it"), 0755);
+        return;
+    case ASK_DROP:
+        (void)put(in("checkpoints.log"), "drop 1");
+        return;
+    case ASK_RESTORE:
+        (void)put(in("restore"), "1");
+        return;
+    case ASK_FORK:
+        (void)put(in("fork"), "child 1");
+        return;
+    }
+}
+
+/* The sandbox has died with the daemon; it comes back first, where what is
+ * asked for needs it. */
+static bool needs_sandbox(const struct crash *crash)
+{
+    return crash->asked == ASK_NAMED ||
+           strcmp(crash->point, "restore-kept") == 0;
+}
+
+static void die_at(const struct crash *crash)
+{
+    mnt_stop();
+    expect_ok(setenv("SESSIONFS_CRASH", crash->point, 1));
+    mnt_start();
+    expect_ok(unsetenv("SESSIONFS_CRASH"));
+    if (needs_sandbox(crash)) {
+        put_ok(in("status"), "running");
+    }
+    ask(crash->asked);
+    mnt_kill();
+    mnt_start();
+}
+
+static void crash_once(const struct crash *crash)
+{
+    char want[128];
+
+    print_message("  %s, %d\n", crash->point, (int)crash->asked);
+    (void)e2e_setup(NULL);
+    put_ok(in("exec"), "write f one");
+    put_ok(in("exec"), "write f two");
+    die_at(crash);
+    put_ok(in("exec"), "write g more");
+    (void)snprintf(want, sizeof(want), "%s%sone\n", crash->listed, crash->f);
+    expect_shell("ls checkpoints; cat workspace/f\n"
+                 "[ -e checkpoints/1 ] && cat checkpoints/1/f || echo one\n",
+                 want);
+    expect_errno(access(at("sessions/child"), F_OK), ENOENT);
+    put_ok(in("fork"), "child 2"); /* Its name is free. */
+    put_ok(at("sessions/child/status"), "absent");
+    expect_ok(rmdir(at("sessions/child")));
+    put_ok(in("status"), "absent");
+    expect_ok(rmdir(mnt.session));
+}
+
+static void a_crash_at_each_point_leaves_what_is_true(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < ARRAY_SIZE(crashes); i++) {
+        crash_once(&crashes[i]);
+    }
+    expect_sound_database();
+}
+
+static const struct CMUnitTest tests[] = {
+    e2e_test(looked_at_as_told),
+    e2e_test(named_as_told),
+    e2e_test(gone_back_to_as_told),
+    e2e_test(forked_as_told),
+    e2e_test(an_open_handle_never_shows_what_was_restored),
+    e2e_test(a_mapping_of_a_checkpoint_reads_it),
+    e2e_test(after_a_restart_all_is_there),
+    e2e_test_of("mem", a_command_whose_checkpoint_fails_has_failed),
+    e2e_test_of("mem", what_could_not_be_gathered_is_told_and_tried_again),
+    e2e_test_of("mem", nothing_is_restored_or_named_while_a_command_runs),
+    e2e_test_of("mem", a_restore_that_fails_changes_nothing),
+    e2e_test_of("mem", a_fork_that_fails_leaves_nothing),
+    e2e_test_of("mem", a_lost_sandbox_comes_back_from_its_last_checkpoint),
+    e2e_test_of("mem", a_crash_at_each_point_leaves_what_is_true),
+};
+
+E2E_MAIN(tests)
