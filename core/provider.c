@@ -78,8 +78,8 @@ int instance_copy(struct instance *out, const struct instance *from)
 static bool complete(const struct provider_ops *ops)
 {
     return ops->name && ops->summary && ops->open && ops->close &&
-           ops->create && ops->resume && ops->pause && ops->destroy &&
-           ops->status && ops->exec && (ops->root || ops->files);
+           ops->create && ops->resume && ops->destroy && ops->status &&
+           ops->exec && (ops->root || ops->files);
 }
 
 int provider_open(const struct provider_ops *ops,

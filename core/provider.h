@@ -472,12 +472,12 @@ struct provider_ops {
     provider_close_fn *close;
     provider_life_fn *create;
     provider_life_fn *resume;
-    provider_life_fn *pause;
     provider_life_fn *destroy;
     provider_status_fn *status;
     provider_exec_fn *exec;
 
     /* Optional. */
+    provider_life_fn *pause;      /* NULL: nothing is ever paused. */
     provider_life_fn *checkpoint; /* Of an engine that keeps its own, where
                                    * there are no snapshots; NULL: none. */
     provider_signal_fn *signal;

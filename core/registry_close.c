@@ -140,8 +140,14 @@ static void submit_pause(struct session *session)
 {
     const struct job job = {
         .kind = JOB_PAUSE, .internal = true, .cause = "unmount"};
+    bool can;
 
-    session_submit(session, &job);
+    mutex_lock(&session->lock);
+    can = session_can_pause_locked(session);
+    mutex_unlock(&session->lock);
+    if (can) {
+        session_submit(session, &job);
+    }
 }
 
 static void submit_destroy(struct session *session)

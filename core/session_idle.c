@@ -29,12 +29,18 @@ static int64_t due_locked(struct session *session) REQUIRES(session->lock)
            patience_ms(session);
 }
 
+bool session_can_pause_locked(struct session *session)
+{
+    return !session->provider || session->provider->ops->pause;
+}
+
 /* Whether the sandbox runs, as far as anybody knows, and is to be paused. */
 static bool wanted_locked(struct session *session) REQUIRES(session->lock)
 {
     return !session->gone && session->has_record &&
            session->record.status == SESSION_RUNNING &&
            session->config.idle_pause_enabled &&
+           session_can_pause_locked(session) &&
            session_status_locked(session) != SESSION_LOST;
 }
 

@@ -339,6 +339,8 @@ void session_retry_drop_all(struct registry *registry);
 void session_idle_watch(struct session *session) EXCLUDES(session->lock);
 /* No more of it, for any session; in the loop's thread. */
 void session_idle_drop_all(struct registry *registry);
+/* Whether its engine can pause, as far as that is known. */
+bool session_can_pause_locked(struct session *session) REQUIRES(session->lock);
 /* Whether it is time, and nothing waits behind the current job. */
 bool session_idle_due_locked(struct session *session) REQUIRES(session->lock);
 

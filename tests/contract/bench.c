@@ -18,6 +18,7 @@ enum {
 };
 
 static const struct provider_ops *ops;
+static const char *config = "{}";
 static atomic_uint_fast64_t next_n = 1;
 static atomic_uint_fast64_t next_session = 1;
 
@@ -30,9 +31,19 @@ void bench_use(const char *name)
     }
 }
 
+void bench_configure(const char *text)
+{
+    config = text;
+}
+
 const struct provider_ops *bench_ops(void)
 {
     return ops;
+}
+
+bool bench_is_apart(void)
+{
+    return ops->limits != NULL;
 }
 
 static void check(int rc, const struct err *err)
@@ -103,7 +114,7 @@ void bench_name(struct bench *bench, struct bench_box *box)
     box->sandbox.number = number;
     box->sandbox.id = "contract";
     box->sandbox.dir = box->dir;
-    box->sandbox.config = "{}";
+    box->sandbox.config = config;
     box->sandbox.instance = &box->instance;
 }
 

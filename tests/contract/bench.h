@@ -50,6 +50,13 @@ struct bench_run {
 /** @param name of the providers that the tests are about */
 void bench_use(const char *name);
 
+/** @param config of its sandboxes, as JSON; static */
+void bench_configure(const char *config);
+
+/** @return whether its sandboxes have processes and limits of their own, as
+ *  those have of which it tells the limits */
+bool bench_is_apart(void);
+
 /** @return whether its commands are run by a real shell; asks it once
  *  @param bench an open one @param box a running sandbox */
 bool bench_has_shell(struct bench *bench, struct bench_box *box);

@@ -1,6 +1,6 @@
 /*
  * The contract suite: what core may expect of any provider.
- * usage: contract_suite PROVIDER; skipped where `local` cannot be had.
+ * usage: contract_suite PROVIDER [CONFIG]; skipped where `local` cannot be had.
  */
 #include "tests/contract/bench.h"
 #include "tests/scratch.h"
@@ -40,11 +40,14 @@ int main(int argc, char **argv)
 {
     int failed = 0;
 
-    if (argc == 2) {
+    if (argc == 2 || argc == 3) {
         bench_use(argv[1]);
     }
+    if (argc == 3) {
+        bench_configure(argv[2]);
+    }
     if (!bench_ops()) {
-        (void)fprintf(stderr, "usage: %s PROVIDER\n", argv[0]);
+        (void)fprintf(stderr, "usage: %s PROVIDER [CONFIG]\n", argv[0]);
         return 2;
     }
     if (!can_open()) {

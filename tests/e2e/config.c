@@ -71,7 +71,7 @@ static const struct script news[] = {
      "\"s/^ *\\([0-9]*\\) ${f#*/}$/\\1/p\") ] || echo inode\n"
      "done; mkdir $M/profiles/x 2>&1 | grep -o 'not permitted'\n"
      "cat $M/profiles/none.json 2>&1 | grep -o 'No such'",
-     "default.json\nlocal\nmem\n600\n"
+     "default.json\njsonl\nlocal\nmem\n600\n"
      "Permission\ndenied\nnot permitted\nPermission\ndenied\nnot permitted\n"
      "not permitted\nNo such\n"},
 };

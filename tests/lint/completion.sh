@@ -39,7 +39,7 @@ expect 'fs/main.c' sessionfs --config fs/main.
 expect "${options% }" sessionfs -o ''
 expect 'state=' sessionfs -o st
 expect 'ro,state=' sessionfs -o ro,st
-expect 'local mem' sessionfs -o provider =
+expect 'jsonl local mem' sessionfs -o provider =
 expect 'local' sessionfs -o provider = l
 expect 'x,provider=' sessionfs -o state = x,prov
 expect 'contrib/completion' sessionfs -o state = contrib/compl
