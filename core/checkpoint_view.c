@@ -95,6 +95,7 @@ static int call_open(struct session *session, uint64_t key,
                      struct workspace **out, struct err *err)
 {
     struct limits limits = session_limits(session, SESSION_WAIT_CALL);
+    struct ws_view view = session->registry->view;
     struct session_call call;
     struct provider_root root;
     int rc = session_call_init(session, &call, err);
@@ -106,13 +107,12 @@ static int call_open(struct session *session, uint64_t key,
                                                 key, &limits, &root, err)
                        : err_set(err, ENOTCONN, "the provider is not open");
     if (rc == 0) {
+        view.fixed = true;
         /* Its inodes are others than the workspace's. */
-        rc = ws_new_direct(&root, session->number | key << KEY_SHIFT,
-                           &session->registry->view, out, err);
+        rc = ws_new_direct(&root, session->number | key << KEY_SHIFT, &view,
+                           out, err);
         if (rc < 0) {
             (void)close(root.fd);
-        } else {
-            ws_set_read_only(*out);
         }
     }
     session_call_done(&call);

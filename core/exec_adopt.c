@@ -166,6 +166,7 @@ static int go_on(struct adopted *adopted, struct session *session,
         return rc;
     }
     take_place(session, exec);
+    session_stir_begin(session);
     registry_sink_begin(session->registry);
     (void)exec_ref(exec);
     rc = arm(exec, err);

@@ -159,7 +159,7 @@ static void end(struct exec *exec, struct exec_info *info,
                      &info->err);
     }
     if (ran) {
-        session_changed(session);
+        session_stir_end(session);
     }
     if (current && ran && exec->background) {
         session_background_over(session);

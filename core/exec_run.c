@@ -231,8 +231,10 @@ static int start_request(struct exec *exec, const struct exec_request *request,
     crash_point("exec-begun");
     registry_sink_begin(registry);
     (void)exec_ref(exec); /* The sink's. */
+    session_stir_begin(exec->job.session);
     rc = call_exec(exec, request, err);
     if (rc < 0) {
+        session_stir_end(exec->job.session);
         session_doubt(exec->job.session);
         exec_unref(exec);
         registry_sink_end(registry);

@@ -352,6 +352,12 @@ int provider_room(struct provider *provider, uint64_t number, struct err *err)
     return provider->ops->room ? provider->ops->room(provider, number, err) : 0;
 }
 
+/* Asked while files are looked at: not counted. */
+bool provider_quiet(struct provider *provider, uint64_t number)
+{
+    return provider->ops->quiet && provider->ops->quiet(provider, number);
+}
+
 int provider_limits(struct provider *provider, const struct sandbox *sandbox,
                     struct buf *out, struct err *err)
 {

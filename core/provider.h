@@ -363,6 +363,17 @@ typedef int provider_room_fn(struct provider *provider, uint64_t number,
                              struct err *err);
 
 /**
+ * Tells whether nothing that lives in a sandbox could change its files: no
+ * process of a command that has ended. Frozen ones count as living. Asked while
+ * no command runs, often; does not block.
+ *
+ * @param provider an open provider
+ * @param number   of the session
+ * @return whether it is sure
+ */
+typedef bool provider_quiet_fn(struct provider *provider, uint64_t number);
+
+/**
  * Tells how each limit of a sandbox is enforced here, or that it is not.
  * Does not block.
  *
@@ -488,6 +499,7 @@ struct provider_ops {
     provider_has_processes_fn *has_processes;
     provider_limits_fn *limits; /* NULL: none are known. */
     provider_room_fn *room;     /* NULL: there is always room. */
+    provider_quiet_fn *quiet;   /* NULL: nobody knows. */
     provider_changes_fn *changes;
     const struct provider_snapshots *snapshots;
     provider_root_fn *root; /* One of root and files is set. */
@@ -542,6 +554,7 @@ provider_write_file_fn provider_write_file MUST_USE;
 provider_changes_fn provider_changes MUST_USE;
 provider_limits_fn provider_limits MUST_USE; /* `{}` without the slot. */
 provider_room_fn provider_room MUST_USE;     /* 0 without the slot. */
+provider_quiet_fn provider_quiet MUST_USE;   /* false without the slot. */
 
 /**
  * Tells the calls so far, for `stats`.

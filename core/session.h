@@ -186,6 +186,26 @@ void session_files_enter(struct session *session, enum session_need need,
                          const struct caller *caller, session_files_fn *fn,
                          void *arg);
 
+/**
+ * Tells whether nothing changes the workspace but the mount itself: no command
+ * runs and no process of one lives on. What begins to change it is told by
+ * hooks.changed first, and once more when it has ended. Does not block.
+ *
+ * @param session a session whose workspace is entered
+ * @return whether it is sure
+ */
+bool session_quiet(struct session *session);
+
+/**
+ * Tells whether the sandbox's files may grow, where data is written that does
+ * not come by here.
+ *
+ * @param session the session
+ * @param err     filled on failure
+ * @return as provider_room()
+ */
+MUST_USE int session_room(struct session *session, struct err *err);
+
 /** @param session as entered, when the operation has ended */
 void session_files_leave(struct session *session);
 

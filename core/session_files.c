@@ -156,7 +156,7 @@ static int make_tree(struct session *session, struct workspace **out,
     return rc < 0 ? rc : keep_tree(session, generation, built, out, err);
 }
 
-static int check_room(struct session *session, struct err *err)
+int session_room(struct session *session, struct err *err)
 {
     struct provider *provider;
 
@@ -171,7 +171,7 @@ static void go_in(const struct visit *visit, struct workspace *tree)
 {
     struct session *session = visit->session;
     struct err err = ERR_INIT;
-    int rc = visit->need == SESSION_GROW ? check_room(session, &err) : 0;
+    int rc = visit->need == SESSION_GROW ? session_room(session, &err) : 0;
 
     if (rc == 0 && !tree) {
         rc = make_tree(session, &tree, &err);

@@ -6,6 +6,7 @@
 #include "core/clock.h"
 #include "core/registry_priv.h"
 #include "core/session_priv.h"
+#include "core/workspace.h"
 
 enum {
     SECOND_MS = 1000
@@ -90,8 +91,9 @@ static int64_t look(struct session *session)
     mutex_lock(&session->lock);
     wanted = wanted_locked(session);
     next = due_locked(session);
-    works =
-        session->current || !list_empty(&session->queue) || session->background;
+    /* What is written to an open file need not come by us. */
+    works = session->current || !list_empty(&session->queue) ||
+            session->background || (session->tree && ws_writing(session->tree));
     idle = session_idle_locked(session);
     if (works) { /* Its end is a use. */
         next = now + patience_ms(session);

@@ -126,6 +126,11 @@ struct session {
         active_ms;         /* clock_ms() of the last use, for the idle pause. */
     struct list idle_link; /* registry->idlers: by the loop's thread. */
 
+    /* See session_quiet.c. */
+    atomic_ullong stirs;
+    atomic_uint stirring;
+    atomic_llong quiet_look_ms;
+
     struct cond files_left;
     unsigned files_inside GUARDED;
     bool files_closed GUARDED;
@@ -175,6 +180,10 @@ const struct provider_ops *session_ops(struct session *session)
 /* Calls hooks.news, and hooks.changed. */
 void session_news(struct session *session) EXCLUDES(session->lock);
 void session_changed(struct session *session) EXCLUDES(session->lock);
+/* A command is about to run, until session_stir_end(): session_quiet.c. Both
+ * tell hooks.changed. */
+void session_stir_begin(struct session *session) EXCLUDES(session->lock);
+void session_stir_end(struct session *session) EXCLUDES(session->lock);
 /* Calls hooks.news when the status text has changed. */
 void session_note(struct session *session) EXCLUDES(session->lock);
 /* Adds an event, about a command unless exec_n is 0, with a detail made by the

@@ -37,11 +37,6 @@ void ws_unref(struct workspace *ws)
     }
 }
 
-void ws_set_read_only(struct workspace *ws)
-{
-    ws->read_only = true;
-}
-
 bool ws_used(const struct workspace *ws)
 {
     return atomic_load(&ws->refs) > 1;
@@ -57,6 +52,11 @@ void ws_changed(struct workspace *ws)
     if (ws->ops->changed) {
         ws->ops->changed(ws);
     }
+}
+
+bool ws_fixed(const struct workspace *ws)
+{
+    return ws->fixed;
 }
 
 void ws_node_init(struct ws_node *node, struct workspace *ws, uint64_t ino)
@@ -136,7 +136,7 @@ static int check_name(const char *name, struct err *err)
 
 static int check_writable(const struct workspace *ws, struct err *err)
 {
-    return ws->read_only ? err_set(err, EROFS, "this tree never changes") : 0;
+    return ws->fixed ? err_set(err, EROFS, "this tree never changes") : 0;
 }
 
 /* The same, and that a name is one, where it is to be changed. */
@@ -351,9 +351,26 @@ ssize_t ws_copy_range(struct ws_file *in, off_t in_offset, struct ws_file *out,
                                     err);
 }
 
-int ws_file_fd(const struct ws_file *file)
+int ws_open_later(struct ws_node *node, const struct ws_ctx *ctx,
+                  struct ws_file **out, struct err *err)
+{
+    const struct workspace_ops *ops = node->tree->ops;
+
+    return ops->open_later ? ops->open_later(node, ctx, out, err)
+                           : ops->open(node, O_RDONLY, ctx, out, err);
+}
+
+int ws_file_fd(struct ws_file *file)
 {
     return file_ops(file)->file_fd(file);
+}
+
+enum ws_pass ws_file_pass(struct ws_file *file, int *fd)
+{
+    const struct workspace_ops *ops = file_ops(file);
+
+    *fd = -1;
+    return ops->pass ? ops->pass(file, fd) : WS_PASS_NOT;
 }
 
 void ws_close(struct ws_file *file)
@@ -369,6 +386,11 @@ void ws_close(struct ws_file *file)
 int ws_writers(struct workspace *ws, ws_writer_fn *fn, void *arg)
 {
     return ws->ops->writers ? ws->ops->writers(ws, fn, arg) : 0;
+}
+
+bool ws_writing(struct workspace *ws)
+{
+    return ws->ops->writing && ws->ops->writing(ws);
 }
 
 int ws_opendir(struct ws_node *node, const struct ws_ctx *ctx,

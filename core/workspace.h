@@ -41,6 +41,7 @@ struct ws_view {
     gid_t gid;      /* and for its group. */
     bool raw_links; /* A link's target is given as stored, also one that leads
                      * out of the workspace. */
+    bool fixed;     /* Nothing in it ever changes, as in a checkpoint. */
 };
 
 /**
@@ -85,9 +86,9 @@ bool ws_blocks(const struct workspace *ws);
  *  asked for again */
 void ws_changed(struct workspace *ws);
 
-/** @param ws a tree that nobody else knows yet: what changes it is -EROFS from
- *  now on */
-void ws_set_read_only(struct workspace *ws);
+/** @param ws a tree @return whether nothing in it ever changes: what would is
+ *  -EROFS */
+bool ws_fixed(const struct workspace *ws);
 /** @param ws a tree @return whether somebody has another reference */
 bool ws_used(const struct workspace *ws);
 
@@ -178,8 +179,29 @@ MUST_USE ssize_t ws_copy_range(struct ws_file *in, off_t in_offset,
                                struct ws_file *out, off_t out_offset,
                                size_t size, const struct ws_ctx *ctx,
                                struct err *err);
-/* The fd behind an open file, or -1: for splicing. */
-int ws_file_fd(const struct ws_file *file);
+/* Opens a file for reading, its data only when it is read by us: for one that
+ * the kernel is to read by itself. */
+MUST_USE int ws_open_later(struct ws_node *node, const struct ws_ctx *ctx,
+                           struct ws_file **out, struct err *err);
+/* The fd behind an open file, -1: there is none, or a negative errno where it
+ * cannot be opened now: for splicing. */
+int ws_file_fd(struct ws_file *file);
+
+/* How the kernel may reach an open file's data without us. */
+enum ws_pass {
+    WS_PASS_NOT,  /* Not at all. */
+    WS_PASS_MAPS, /* By mappings: what is written changes more than data. */
+    WS_PASS_ALL,
+};
+/**
+ * Tells how far the kernel may go by itself.
+ *
+ * @param file an open file
+ * @param fd   an O_PATH fd of the file behind it, borrowed while the file is
+ *             open; -1: none
+ * @return how far
+ */
+enum ws_pass ws_file_pass(struct ws_file *file, int *fd);
 void ws_close(struct ws_file *file);
 
 /** @param arg the caller's @param path bytes, relative to the workspace
@@ -197,6 +219,8 @@ typedef int ws_writer_fn(void *arg, const char *path);
  * @return 0, -ENOMEM, or what fn said
  */
 MUST_USE int ws_writers(struct workspace *ws, ws_writer_fn *fn, void *arg);
+/** @param ws a tree @return whether ws_writers() would tell of any */
+bool ws_writing(struct workspace *ws);
 
 MUST_USE int ws_opendir(struct ws_node *node, const struct ws_ctx *ctx,
                         struct ws_dir **out, struct err *err);

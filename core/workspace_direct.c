@@ -79,8 +79,11 @@ static const struct workspace_ops direct_ops = {
     .lseek = direct_lseek,
     .copy_range = direct_copy_range,
     .file_fd = direct_file_fd,
+    .open_later = direct_open_later,
+    .pass = direct_pass,
     .close = direct_close,
     .writers = direct_writers,
+    .writing = direct_writing,
     .opendir = direct_opendir,
     .readdir = direct_readdir,
     .fsyncdir = direct_fsyncdir,
@@ -162,6 +165,7 @@ int ws_new_direct(const struct provider_root *root, uint64_t number,
         return rc;
     }
     ws_init(&d->base, &direct_ops, &d->root.base);
+    d->base.fixed = view->fixed;
     (void)direct_fd_give(&d->root, root->fd); /* Never put: it stays. */
     *out = &d->base;
     return 0;

@@ -67,7 +67,9 @@ struct direct {
 
 struct direct_file {
     struct ws_file base; /* First. */
-    int fd;
+    int flags;           /* Of open(2). */
+    int path_fd;         /* The node's, which stays while it has a user. */
+    atomic_int fd;       /* -1: opened when it is used, for reading. */
     struct list writing; /* In the tree's writers; by its lock. */
 };
 
@@ -312,15 +314,19 @@ off_t direct_lseek(struct ws_file *file, off_t offset, int whence,
 ssize_t direct_copy_range(struct ws_file *in, off_t in_offset,
                           struct ws_file *out, off_t out_offset, size_t size,
                           const struct ws_ctx *ctx, struct err *err);
-int direct_file_fd(const struct ws_file *file);
+int direct_open_later(struct ws_node *node, const struct ws_ctx *ctx,
+                      struct ws_file **out, struct err *err);
+int direct_file_fd(struct ws_file *file);
+enum ws_pass direct_pass(struct ws_file *file, int *fd);
 void direct_close(struct ws_file *file);
 int direct_writers(struct workspace *ws, ws_writer_fn *fn, void *arg);
+bool direct_writing(struct workspace *ws);
 
 /**
  * Makes the object of an open file.
  *
  * @param node its node; a reference is taken on success
- * @param fd   taken on success
+ * @param fd   taken on success; -1: opened when it is used, for reading
  * @param flags of open(2)
  * @param out  the file, on success
  * @param err  filled on failure
@@ -328,6 +334,11 @@ int direct_writers(struct workspace *ws, ws_writer_fn *fn, void *arg);
  */
 MUST_USE int direct_file_new(struct ws_node *node, int fd, int flags,
                              struct ws_file **out, struct err *err);
+/** @param file of a direct tree @return its object */
+struct direct_file *direct_file_of(struct ws_file *file);
+/** @param file an open file @param err filled on failure
+ *  @return its fd, borrowed, or a negative errno */
+MUST_USE int direct_file_data(struct ws_file *file, struct err *err);
 /** @param flags of open(2) @return those that the backing file is opened with
  */
 int direct_open_flags(int flags);

@@ -43,7 +43,7 @@ int direct_getattr(struct ws_node *base, struct ws_file *file,
 
     (void)ctx;
     if (file) {
-        rc = fstat(direct_file_fd(file), &found);
+        rc = fstat(direct_file_of(file)->path_fd, &found);
     } else {
         fd = direct_fd_get(node, err);
         if (fd < 0) {
@@ -108,8 +108,7 @@ static int set_size(struct direct_node *node, int fd, off_t size,
 {
     AUTO_FD int own = -1;
 
-    if (file &&
-        (fcntl(direct_file_fd(file), F_GETFL) & O_ACCMODE) != O_RDONLY) {
+    if (file && (direct_file_of(file)->flags & O_ACCMODE) != O_RDONLY) {
         return direct_truncate(direct_file_fd(file), size, ctx, err);
     }
     if (!S_ISREG(node->type)) {

@@ -9,14 +9,58 @@
 #include <string.h>
 #include <unistd.h>
 
-static struct direct_file *file_of(struct ws_file *file)
+struct direct_file *direct_file_of(struct ws_file *file)
 {
     return container_of(file, struct direct_file, base);
 }
 
-int direct_file_fd(const struct ws_file *file)
+/* Opens what was opened for later; somebody else may do so at the same time. */
+static int open_now(struct direct_file *file)
 {
-    return ((const struct direct_file *)(const void *)file)->fd;
+    int fd = open(direct_proc(file->path_fd).text, direct_open_flags(O_RDONLY));
+    int there = -1;
+
+    if (fd < 0) {
+        return -errno;
+    }
+    if (!atomic_compare_exchange_strong(&file->fd, &there, fd)) {
+        (void)close(fd);
+        return there;
+    }
+    return fd;
+}
+
+int direct_file_fd(struct ws_file *base)
+{
+    struct direct_file *file = direct_file_of(base);
+    int fd = atomic_load(&file->fd);
+
+    return fd >= 0 ? fd : open_now(file);
+}
+
+int direct_file_data(struct ws_file *file, struct err *err)
+{
+    int fd = direct_file_fd(file);
+
+    return fd < 0 ? err_set(err, -fd, "cannot open the file: %s", strerror(-fd))
+                  : fd;
+}
+
+/* What writes a file with set-id bits takes them away, unless it is root: that
+ * is for us to do. */
+enum ws_pass direct_pass(struct ws_file *base, int *fd)
+{
+    const struct direct_file *file = direct_file_of(base);
+    struct stat attr;
+
+    *fd = file->path_fd;
+    if ((file->flags & O_ACCMODE) == O_RDONLY) {
+        return WS_PASS_ALL;
+    }
+    return fstat(file->path_fd, &attr) == 0 &&
+                   !(attr.st_mode & (S_ISUID | S_ISGID))
+               ? WS_PASS_ALL
+               : WS_PASS_MAPS;
 }
 
 /*
@@ -29,12 +73,16 @@ int direct_open_flags(int flags)
            O_CLOEXEC;
 }
 
-static void note_writer(struct direct_file *file, int flags)
+static bool writes(const struct direct_file *file)
+{
+    return (file->flags & O_ACCMODE) != O_RDONLY;
+}
+
+static void note_writer(struct direct_file *file)
 {
     struct direct *d = direct_of(file->base.node->tree);
 
-    list_init(&file->writing);
-    if ((flags & O_ACCMODE) != O_RDONLY) {
+    if (writes(file)) {
         mutex_lock(&d->base.lock);
         list_add(&d->writers, &file->writing);
         mutex_unlock(&d->base.lock);
@@ -45,7 +93,7 @@ static void forget_writer(struct direct_file *file)
 {
     struct direct *d = direct_of(file->base.node->tree);
 
-    if (!list_empty(&file->writing)) { /* Changed by the file's end only. */
+    if (writes(file)) {
         mutex_lock(&d->base.lock);
         list_remove(&file->writing);
         mutex_unlock(&d->base.lock);
@@ -80,7 +128,7 @@ static char *kernel_path(const struct direct *d, int fd)
 static int writer_path(const struct direct *d, const struct direct_file *file,
                        char **out)
 {
-    *out = kernel_path(d, file->fd);
+    *out = kernel_path(d, file->path_fd);
     return *out ? 0
                 : direct_node_path_locked(d, direct_node_of(file->base.node),
                                           out);
@@ -129,6 +177,17 @@ int direct_writers(struct workspace *ws, ws_writer_fn *fn, void *arg)
     return rc;
 }
 
+bool direct_writing(struct workspace *ws)
+{
+    struct direct *d = direct_of(ws);
+    bool writing;
+
+    mutex_lock(&ws->lock);
+    writing = !list_empty(&d->writers);
+    mutex_unlock(&ws->lock);
+    return writing;
+}
+
 int direct_file_new(struct ws_node *node, int fd, int flags,
                     struct ws_file **out, struct err *err)
 {
@@ -146,27 +205,27 @@ int direct_file_new(struct ws_node *node, int fd, int flags,
         return rc;
     }
     file->base.node = ws_node_ref(node);
-    file->fd = fd;
-    note_writer(file, flags);
+    file->flags = flags;
+    file->path_fd = rc;
+    atomic_init(&file->fd, fd);
+    note_writer(file);
     *out = &file->base;
     return 0;
 }
 
 void direct_close(struct ws_file *base)
 {
-    struct direct_file *file = file_of(base);
+    struct direct_file *file = direct_file_of(base);
+    int fd = atomic_load(&file->fd);
 
     forget_writer(file);
-    (void)close(file->fd);
+    cleanup_fd(&fd);
     direct_fd_put(direct_node_of(base->node));
     free(file);
 }
 
-/* Opens the data of an O_PATH fd; the type of its node is known. */
-static int open_data(mode_t type, int path_fd, int flags, struct err *err)
+static int check_type(mode_t type, struct err *err)
 {
-    int fd;
-
     if (S_ISDIR(type)) {
         return err_set(err, EISDIR, "a directory");
     }
@@ -174,8 +233,29 @@ static int open_data(mode_t type, int path_fd, int flags, struct err *err)
         return err_set(err, S_ISLNK(type) ? ELOOP : ENXIO,
                        "only files have data");
     }
+    return 0;
+}
+
+/* Opens the data of an O_PATH fd; the type of its node is known. */
+static int open_data(mode_t type, int path_fd, int flags, struct err *err)
+{
+    int rc = check_type(type, err);
+    int fd;
+
+    if (rc < 0) {
+        return rc;
+    }
     fd = open(direct_proc(path_fd).text, direct_open_flags(flags));
     return fd < 0 ? err_errno(err, "open") : fd;
+}
+
+int direct_open_later(struct ws_node *base, const struct ws_ctx *ctx,
+                      struct ws_file **out, struct err *err)
+{
+    int rc = check_type(direct_node_of(base)->type, err);
+
+    (void)ctx;
+    return rc < 0 ? rc : direct_file_new(base, -1, O_RDONLY, out, err);
 }
 
 int direct_open(struct ws_node *base, int flags, const struct ws_ctx *ctx,
@@ -209,10 +289,13 @@ int direct_open(struct ws_node *base, int flags, const struct ws_ctx *ctx,
 ssize_t direct_read(struct ws_file *file, void *out, size_t size, off_t offset,
                     const struct ws_ctx *ctx, struct err *err)
 {
-    int fd = direct_file_fd(file);
+    int fd = direct_file_data(file, err);
     size_t done = 0;
 
     (void)ctx;
+    if (fd < 0) {
+        return fd;
+    }
     while (done < size) {
         ssize_t n =
             pread(fd, (char *)out + done, size - done, offset + (off_t)done);
@@ -234,9 +317,9 @@ ssize_t direct_read(struct ws_file *file, void *out, size_t size, off_t offset,
 ssize_t direct_write(struct ws_file *file, const void *data, size_t size,
                      off_t offset, const struct ws_ctx *ctx, struct err *err)
 {
-    int fd = direct_file_fd(file);
+    int fd = direct_file_data(file, err);
     size_t done = 0;
-    int rc = direct_drop_setid(fd, ctx, err);
+    int rc = fd < 0 ? fd : direct_drop_setid(fd, ctx, err);
 
     if (rc < 0) {
         return rc;
@@ -262,9 +345,12 @@ ssize_t direct_write(struct ws_file *file, const void *data, size_t size,
 int direct_fsync(struct ws_file *file, bool data_only, const struct ws_ctx *ctx,
                  struct err *err)
 {
-    int fd = direct_file_fd(file);
+    int fd = direct_file_data(file, err);
 
     (void)ctx;
+    if (fd < 0) {
+        return fd;
+    }
     return (data_only ? fdatasync(fd) : fsync(fd)) < 0 ? err_errno(err, "fsync")
                                                        : 0;
 }
@@ -272,8 +358,8 @@ int direct_fsync(struct ws_file *file, bool data_only, const struct ws_ctx *ctx,
 int direct_fallocate(struct ws_file *file, int mode, off_t offset, off_t size,
                      const struct ws_ctx *ctx, struct err *err)
 {
-    int fd = direct_file_fd(file);
-    int rc = direct_drop_setid(fd, ctx, err);
+    int fd = direct_file_data(file, err);
+    int rc = fd < 0 ? fd : direct_drop_setid(fd, ctx, err);
 
     if (rc < 0) {
         return rc;
@@ -287,9 +373,14 @@ int direct_fallocate(struct ws_file *file, int mode, off_t offset, off_t size,
 off_t direct_lseek(struct ws_file *file, off_t offset, int whence,
                    const struct ws_ctx *ctx, struct err *err)
 {
-    off_t found = lseek(direct_file_fd(file), offset, whence);
+    int fd = direct_file_data(file, err);
+    off_t found;
 
     (void)ctx;
+    if (fd < 0) {
+        return fd;
+    }
+    found = lseek(fd, offset, whence);
     return found < 0 ? err_errno(err, "lseek") : found;
 }
 
@@ -297,15 +388,16 @@ ssize_t direct_copy_range(struct ws_file *in, off_t in_offset,
                           struct ws_file *out, off_t out_offset, size_t size,
                           const struct ws_ctx *ctx, struct err *err)
 {
-    int rc = direct_drop_setid(direct_file_fd(out), ctx, err);
+    int in_fd = direct_file_data(in, err);
+    int out_fd = in_fd < 0 ? in_fd : direct_file_data(out, err);
+    int rc = out_fd < 0 ? out_fd : direct_drop_setid(out_fd, ctx, err);
     ssize_t n;
 
     if (rc < 0) {
         return rc;
     }
     do {
-        n = copy_file_range(direct_file_fd(in), &in_offset, direct_file_fd(out),
-                            &out_offset, size, 0);
+        n = copy_file_range(in_fd, &in_offset, out_fd, &out_offset, size, 0);
     } while (n < 0 && errno == EINTR);
     return n < 0 ? err_errno(err, "copy_file_range") : n;
 }

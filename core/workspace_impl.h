@@ -16,7 +16,7 @@
 struct workspace {
     const struct workspace_ops *ops;
     atomic_uint refs;
-    bool read_only;       /* Fixed before it is shared. */
+    bool fixed;
     struct mutex lock;    /* For the references of nodes and their table. */
     struct ws_node *root; /* Lives as long as the tree, referenced or not. */
 };
@@ -101,10 +101,15 @@ struct workspace_ops {
     ssize_t (*copy_range)(struct ws_file *in, off_t in_offset,
                           struct ws_file *out, off_t out_offset, size_t size,
                           const struct ws_ctx *, struct err *);
-    int (*file_fd)(const struct ws_file *);
+    int (*file_fd)(struct ws_file *);
+    /* NULL: as open for reading, and not at all. */
+    int (*open_later)(struct ws_node *, const struct ws_ctx *,
+                      struct ws_file **, struct err *);
+    enum ws_pass (*pass)(struct ws_file *, int *fd);
     void (*close)(struct ws_file *);
     /* NULL: nothing is written but through us. */
     int (*writers)(struct workspace *, ws_writer_fn *, void *arg);
+    bool (*writing)(struct workspace *);
 
     int (*opendir)(struct ws_node *, const struct ws_ctx *, struct ws_dir **,
                    struct err *);

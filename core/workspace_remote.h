@@ -226,7 +226,7 @@ off_t remote_lseek(struct ws_file *file, off_t offset, int whence,
 ssize_t remote_copy_range(struct ws_file *in, off_t in_offset,
                           struct ws_file *out, off_t out_offset, size_t size,
                           const struct ws_ctx *ctx, struct err *err);
-int remote_file_fd(const struct ws_file *file);
+int remote_file_fd(struct ws_file *file);
 void remote_close(struct ws_file *file);
 int remote_opendir(struct ws_node *node, const struct ws_ctx *ctx,
                    struct ws_dir **out, struct err *err);

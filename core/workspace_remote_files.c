@@ -18,7 +18,7 @@ static struct remote *tree_of(const struct ws_file *file)
     return remote_of(file->node->tree);
 }
 
-int remote_file_fd(const struct ws_file *file)
+int remote_file_fd(struct ws_file *file)
 {
     (void)file;
     return -1;

@@ -102,7 +102,7 @@ void check_kernel_fuse(void)
     epoch = init.major == 7 && init.minor >= KERNEL_EPOCH_MINOR;
     (void)printf("  protocol: %u.%u\n", init.major, init.minor);
     (void)printf("  changes behind the kernel: %s\n",
-                 epoch ? "told by an epoch, names are kept for a second"
+                 epoch ? "told by an epoch, names are kept until then"
                        : "no epoch before 7.44, names are asked for each time");
     (void)printf("  passthrough: %s\n",
                  init.major == 7 && init.minor >= PASSTHROUGH_MINOR

@@ -112,7 +112,7 @@ static void control_getattr(fuse_req_t req, struct inode *inode,
         fail(req, "getattr", inode, NULL, &err);
         return;
     }
-    reply_attr(req, inode, &attr);
+    reply_attr(req, inode, NULL, &attr);
 }
 
 static bool same_time(const struct timespec *a, const struct timespec *b)
@@ -153,7 +153,7 @@ static void control_setattr(fuse_req_t req, struct inode *inode,
         fail(req, "setattr", inode, NULL, &err);
         return;
     }
-    reply_attr(req, inode, &attr);
+    reply_attr(req, inode, NULL, &attr);
 }
 
 static int read_link(fuse_req_t req, const struct inode *inode, struct buf *out,

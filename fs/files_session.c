@@ -140,7 +140,7 @@ const struct node_row files_session_rows[] = {
     {
         .name = "workspace",
         .id = FILES_ID_WORKSPACE,
-        .flags = NODE_WORKSPACE,
+        .flags = NODE_WORKSPACE | NODE_STEADY,
         .mode = S_IFDIR | 0700,
         .up = &files_session,
     },

@@ -114,6 +114,7 @@ static const struct node_row top_rows[] = {
         {
             .name = "sessions",
             .id = FILES_ID_SESSIONS,
+            .flags = NODE_STEADY,
             .mode = S_IFDIR | 0700,
             .up = &node_root,
             .children = &sessions,
@@ -124,6 +125,7 @@ static const struct node_row top_rows[] = {
 const struct node_row node_root = {
     .name = "",
     .id = FILES_ID_ROOT,
+    .flags = NODE_STEADY,
     .mode = S_IFDIR | 0700,
     .rows = top_rows,
 };
@@ -131,6 +133,7 @@ const struct node_row node_root = {
 const struct node_row files_session = {
     .name = "ID",
     .id = FILES_ID_SESSION,
+    .flags = NODE_STEADY,
     .mode = S_IFDIR | 0700,
     .up = &top_rows[SESSIONS_ROW],
     .rows = files_session_rows,

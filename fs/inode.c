@@ -9,28 +9,41 @@
 #include <stdlib.h>
 
 enum {
-    BUCKETS_MIN = 1024
+    BUCKETS_MIN = 1024,
+    TOLD_LISTS = 64,
 };
 
 struct inode {
     struct inode *next; /* In its bucket; by the table's lock, as all below. */
-    struct list open_link; /* In table->open while opens is not 0. */
-    struct inode_key key;  /* Constant; holds references. */
+    struct inode_key key; /* Constant; holds references. */
     uint64_t lookups;
     uint64_t refs;
     uint64_t opens; /* Each is counted in refs too. */
+
+    atomic_bool told;
+    struct list told_link; /* By the lock of the list that it is in. */
+    atomic_ulong kept;
+    struct kernel_backing backing;
+};
+
+/* Inodes that the kernel was told of, of one session among others. */
+struct told {
+    struct mutex lock;
+    struct list list GUARDED; /* by lock */
 };
 
 struct inode_table {
+    struct kernel *kernel;
     struct mutex lock;
     struct inode **buckets GUARDED; /* by lock */
     size_t size GUARDED;            /* by lock */
     size_t count GUARDED;           /* by lock */
-    struct list open GUARDED;       /* by lock */
-    struct inode root;              /* Never in a bucket, never freed. */
+    struct told told[TOLD_LISTS];
+    struct inode root; /* Never in a bucket, never freed. */
 };
 
-struct inode_table *inode_table_new(const struct inode_key *root)
+struct inode_table *inode_table_new(const struct inode_key *root,
+                                    struct kernel *kernel)
 {
     struct inode_table *table = calloc(1, sizeof(*table));
     struct inode **buckets = calloc(BUCKETS_MIN, sizeof(struct inode *));
@@ -41,17 +54,42 @@ struct inode_table *inode_table_new(const struct inode_key *root)
         return NULL;
     }
     mutex_init(&table->lock);
-    list_init(&table->open);
-    list_init(&table->root.open_link);
+    for (size_t i = 0; i < TOLD_LISTS; i++) {
+        mutex_init(&table->told[i].lock);
+        list_init(&table->told[i].list);
+    }
+    list_init(&table->root.told_link);
+    table->kernel = kernel;
     table->root.key = *root;
     table->buckets = buckets;
     table->size = BUCKETS_MIN;
     return table;
 }
 
-static void free_inode(struct inode *inode)
+static struct told *told_of(struct inode_table *table,
+                            const struct session *session)
+{
+    uint64_t h = (uint64_t)(uintptr_t)session * 0x9e3779b97f4a7c15U;
+
+    return &table->told[h >> 32 & (TOLD_LISTS - 1)];
+}
+
+static void untell(struct inode_table *table, struct inode *inode)
+{
+    struct told *told = told_of(table, inode->key.session);
+
+    if (atomic_load(&inode->told)) {
+        mutex_lock(&told->lock);
+        list_remove(&inode->told_link);
+        mutex_unlock(&told->lock);
+    }
+}
+
+static void free_inode(struct inode_table *table, struct inode *inode)
 {
     if (inode) {
+        untell(table, inode);
+        kernel_pass_end(table->kernel, &inode->backing);
         ws_node_unref(inode->key.ws);
         session_unref(inode->key.session);
         free(inode);
@@ -149,7 +187,6 @@ void inode_table_clear(struct inode_table *table)
             inode->lookups = 0;
             inode->refs -= inode->opens;
             inode->opens = 0;
-            list_remove(&inode->open_link);
             if (inode->refs) {
                 at = &inode->next;
                 continue;
@@ -164,7 +201,7 @@ void inode_table_clear(struct inode_table *table)
     while (dead) {
         struct inode *next = dead->next;
 
-        free_inode(dead);
+        free_inode(table, dead);
         dead = next;
     }
 }
@@ -176,6 +213,9 @@ void inode_table_free(struct inode_table *table)
     }
     inode_table_clear(table);
     free(table->buckets);
+    for (size_t i = 0; i < TOLD_LISTS; i++) {
+        mutex_done(&table->told[i].lock);
+    }
     mutex_done(&table->lock);
     free(table);
 }
@@ -216,7 +256,7 @@ static struct inode *look_up_locked(struct inode_table *table,
     if (!inode) {
         return NULL;
     }
-    list_init(&inode->open_link);
+    list_init(&inode->told_link);
     inode->key = *key;
     if (key->session) {
         session_ref(key->session);
@@ -253,7 +293,7 @@ void inode_forget(struct inode_table *table, struct inode *inode,
     dead = reap(table, inode);
     fit(table);
     mutex_unlock(&table->lock);
-    free_inode(dead);
+    free_inode(table, dead);
 }
 
 struct inode *inode_ref(struct inode_table *table, struct inode *inode)
@@ -276,7 +316,7 @@ void inode_unref(struct inode_table *table, struct inode *inode)
     inode->refs--;
     dead = reap(table, inode);
     mutex_unlock(&table->lock);
-    free_inode(dead);
+    free_inode(table, dead);
 }
 
 const struct inode_key *inode_key(const struct inode *inode)
@@ -293,9 +333,7 @@ void inode_opened(struct inode_table *table, struct inode *inode)
 {
     mutex_lock(&table->lock);
     inode->refs++;
-    if (inode->opens++ == 0) {
-        list_add(&table->open, &inode->open_link);
-    }
+    inode->opens++;
     mutex_unlock(&table->lock);
 }
 
@@ -303,48 +341,73 @@ void inode_closed(struct inode_table *table, struct inode *inode)
 {
     mutex_lock(&table->lock);
     assert(inode->opens);
-    if (--inode->opens == 0) {
-        list_remove(&inode->open_link);
-    }
+    inode->opens--;
     mutex_unlock(&table->lock);
     inode_unref(table, inode);
 }
 
-static size_t count_open(struct inode_table *table,
-                         const struct session *session) REQUIRES(table->lock)
+struct kernel_backing *inode_backing(struct inode *inode)
+{
+    return &inode->backing;
+}
+
+unsigned long inode_set_kept(struct inode *inode, unsigned long kept)
+{
+    return atomic_exchange(&inode->kept, kept);
+}
+
+void inode_tell(struct inode_table *table, struct inode *inode)
+{
+    struct told *told = told_of(table, inode->key.session);
+
+    if (!inode->key.session || atomic_load(&inode->told)) {
+        return;
+    }
+    mutex_lock(&told->lock);
+    if (!atomic_exchange(&inode->told, true)) {
+        list_add(&told->list, &inode->told_link);
+    }
+    mutex_unlock(&told->lock);
+}
+
+static size_t count_told(const struct told *told, const struct session *session)
+    REQUIRES(told->lock)
 {
     size_t n = 0;
 
-    list_each(at, &table->open)
+    list_each(at, &told->list)
     {
-        n += container_of(at, struct inode, open_link)->key.session == session;
+        n += container_of(at, struct inode, told_link)->key.session == session;
     }
     return n;
 }
 
-size_t inode_open_numbers(struct inode_table *table,
-                          const struct session *session, fuse_ino_t **out)
+size_t inode_take_told(struct inode_table *table, const struct session *session,
+                       fuse_ino_t **out)
 {
+    struct told *told = told_of(table, session);
     fuse_ino_t *numbers = NULL;
     size_t n;
     size_t i = 0;
 
-    mutex_lock(&table->lock);
-    n = count_open(table, session);
+    mutex_lock(&told->lock);
+    n = count_told(told, session);
     if (n) {
         numbers = calloc(n, sizeof(*numbers));
     }
     if (numbers) {
-        list_each(at, &table->open)
+        list_each_safe(at, &told->list)
         {
-            struct inode *inode = container_of(at, struct inode, open_link);
+            struct inode *inode = container_of(at, struct inode, told_link);
 
             if (inode->key.session == session) {
                 numbers[i++] = inode_number(inode);
+                list_remove(&inode->told_link);
+                atomic_store(&inode->told, false);
             }
         }
     }
-    mutex_unlock(&table->lock);
+    mutex_unlock(&told->lock);
     *out = numbers;
     return i;
 }

@@ -9,7 +9,7 @@
 #ifndef SESSIONFS_INODE_H
 #define SESSIONFS_INODE_H
 
-#include "fs/fs.h"
+#include "fs/kernel.h"
 #include "fs/node.h"
 
 struct ws_node;
@@ -26,10 +26,12 @@ struct inode_key {
 };
 
 /**
- * @param root what the mount's root is
+ * @param root   what the mount's root is
+ * @param kernel outlives the table
  * @return a table, or NULL without memory
  */
-struct inode_table *inode_table_new(const struct inode_key *root);
+struct inode_table *inode_table_new(const struct inode_key *root,
+                                    struct kernel *kernel);
 
 /**
  * Forgets all lookups and open handles, as the kernel does at the end of a
@@ -86,9 +88,7 @@ const struct inode_key *inode_key(const struct inode *inode);
 fuse_ino_t inode_number(const struct inode *inode);
 
 /**
- * Counts an open handle of a file below workspace/, which takes a reference:
- * the kernel's attributes of such files are dropped when they change behind
- * it.
+ * Counts an open handle of a file below workspace/, which takes a reference.
  *
  * @param table its table
  * @param inode the file or directory
@@ -97,15 +97,30 @@ void inode_opened(struct inode_table *table, struct inode *inode);
 /** @param table its table @param inode with one open handle less */
 void inode_closed(struct inode_table *table, struct inode *inode);
 
+/** @param inode an inode @return how the kernel reaches its data */
+struct kernel_backing *inode_backing(struct inode *inode);
+
+/** @param inode an inode @param kept noted @return what was noted before */
+unsigned long inode_set_kept(struct inode *inode, unsigned long kept);
+
 /**
- * Tells the node numbers of a session's files that are open.
+ * Notes that the kernel is told the attributes of an inode of a session.
+ *
+ * @param table its table
+ * @param inode whose
+ */
+void inode_tell(struct inode_table *table, struct inode *inode);
+
+/**
+ * Tells the numbers of a session's inodes that were noted since the last call.
+ * Without memory they stay noted.
  *
  * @param table   a table
  * @param session whose
  * @param out     an array, the caller's to free; NULL when there are none
  * @return how many
  */
-size_t inode_open_numbers(struct inode_table *table,
-                          const struct session *session, fuse_ino_t **out);
+size_t inode_take_told(struct inode_table *table, const struct session *session,
+                       fuse_ino_t **out);
 
 #endif

@@ -1,10 +1,7 @@
-/* Negotiation and notifications. See kernel.h. */
-#include "fs/kernel.h"
-
+/* Negotiation. See kernel.h. */
 #include "core/clock.h"
 #include "core/log.h"
-#include "core/mutex.h"
-#include "fs/inode.h"
+#include "fs/kernel_priv.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -14,32 +11,64 @@
 
 enum {
     MAX_BACKGROUND = 1024,
-    EPOCH_NOTIFY = 8, /* FUSE_NOTIFY_INC_EPOCH */
+    STACK_DEPTH = 2, /* The files behind ours may be an overlay's. */
 };
 
-struct kernel {
-    /* Written in INIT, before other requests come. */
-    unsigned major;
-    unsigned minor;
-    bool epoch;
-    struct mutex lock;
-    struct cond change;
-    unsigned telling GUARDED; /* by lock: threads that write to the kernel. */
-    bool ended GUARDED;       /* by lock */
+static const char *const names[KERNEL_FEATURES] = {
+    [KERNEL_EPOCH] = "epoch",
+    [KERNEL_NEGATIVE] = "negative",
+    [KERNEL_LISTINGS] = "listings",
+    [KERNEL_READDIRPLUS] = "readdirplus",
+    [KERNEL_PARALLEL_DIRS] = "parallel_dirs",
+    [KERNEL_KILLPRIV] = "killpriv",
+    [KERNEL_NOFLUSH] = "noflush",
+    [KERNEL_PASSTHROUGH] = "passthrough",
 };
 
-/* What libfuse 3.14 cannot send: a notification without a body. */
-struct notify_header {
-    uint32_t len;
-    int32_t error; /* The notification's code. */
-    uint64_t unique;
-};
+const char *kernel_feature_name(enum kernel_feature feature)
+{
+    return names[feature];
+}
 
-struct kernel *kernel_new(void)
+static int find_feature(const char *name, size_t len)
+{
+    for (int i = 0; i < KERNEL_FEATURES; i++) {
+        if (strlen(names[i]) == len && memcmp(names[i], name, len) == 0) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+int kernel_features_parse(const char *text, unsigned *out, struct err *err)
+{
+    unsigned mask = 0;
+
+    while (*text) {
+        size_t len = strcspn(text, ":");
+        int found = find_feature(text, len);
+
+        if (found < 0) {
+            return err_set(err, EINVAL,
+                           "the kernel has no feature '%.*s'; there are "
+                           "epoch, negative, listings, readdirplus, "
+                           "parallel_dirs, killpriv, noflush, passthrough",
+                           (int)(len < 64 ? len : 64), text);
+        }
+        mask |= 1U << found;
+        text += len + (text[len] == ':');
+    }
+    *out = mask;
+    return 0;
+}
+
+struct kernel *kernel_new(unsigned without)
 {
     struct kernel *kernel = calloc(1, sizeof(*kernel));
 
     if (kernel) {
+        kernel->without = without;
+        atomic_init(&kernel->fd, -1);
         mutex_init(&kernel->lock);
         cond_init(&kernel->change);
     }
@@ -54,6 +83,164 @@ void kernel_free(struct kernel *kernel)
         free(kernel);
     }
 }
+
+bool kernel_uses(const struct kernel *kernel, enum kernel_feature feature)
+{
+    return atomic_load_explicit(&kernel->uses, memory_order_relaxed) >>
+               feature &
+           1;
+}
+
+static void use(struct kernel *kernel, enum kernel_feature feature, bool there)
+{
+    if (there && !(kernel->without >> feature & 1)) {
+        (void)atomic_fetch_or(&kernel->uses, 1U << feature);
+    }
+}
+
+void kernel_drop(struct kernel *kernel, enum kernel_feature feature)
+{
+    (void)atomic_fetch_and(&kernel->uses, ~(1U << feature));
+}
+
+/* ---- Between libfuse and the kernel ---- */
+
+static void note_init(struct kernel *kernel, const void *request, size_t size)
+{
+    struct wire_in head;
+    struct wire_init_in body;
+
+    memcpy(&head, request, sizeof(head));
+    if (head.opcode != WIRE_INIT) {
+        return;
+    }
+    memset(&body, 0, sizeof(body));
+    size -= sizeof(head);
+    memcpy(&body, (const char *)request + sizeof(head),
+           size < sizeof(body) ? size : sizeof(body));
+    kernel->init = head.unique;
+    kernel->offered = body.flags;
+    if (body.flags & WIRE_INIT_EXT) {
+        kernel->offered |= (uint64_t)body.flags2 << 32;
+    }
+}
+
+static ssize_t read_request(int fd, void *out, size_t size, void *userdata)
+{
+    const struct fs *fs = userdata;
+    ssize_t n = read(fd, out, size);
+
+    if (n >= (ssize_t)sizeof(struct wire_in)) {
+        note_init(fs->kernel, out, (size_t)n);
+    }
+    return n;
+}
+
+/* Adds to the answer to INIT what libfuse does not know or does not send. */
+static void add_to_init(const struct kernel *kernel, struct wire_init_out *out)
+{
+    uint64_t flags = 0;
+
+    if (kernel_uses(kernel, KERNEL_PARALLEL_DIRS)) {
+        flags |= WIRE_PARALLEL_DIROPS;
+    }
+    if (kernel_uses(kernel, KERNEL_KILLPRIV)) {
+        flags |= WIRE_HANDLE_KILLPRIV_2;
+    }
+    if (kernel_uses(kernel, KERNEL_PASSTHROUGH)) {
+        flags |= WIRE_PASSTHROUGH | WIRE_INIT_EXT;
+        out->max_stack_depth = STACK_DEPTH;
+    }
+    out->flags |= (uint32_t)flags;
+    out->flags2 |= (uint32_t)(flags >> 32);
+}
+
+static ssize_t answer_init(struct kernel *kernel, int fd, struct iovec *iov,
+                           int count)
+{
+    struct wire_init_out out;
+    ssize_t n;
+
+    memcpy(&out, iov[1].iov_base, sizeof(out));
+    add_to_init(kernel, &out);
+    memcpy(iov[1].iov_base, &out, sizeof(out));
+    n = writev(fd, iov, count);
+    if (n >= 0 && kernel_uses(kernel, KERNEL_PASSTHROUGH)) {
+        kernel_pass_probe(kernel);
+    }
+    return n;
+}
+
+static ssize_t write_answer(int fd, struct iovec *iov, int count,
+                            void *userdata)
+{
+    const struct fs *fs = userdata;
+    struct kernel *kernel = fs->kernel;
+    const struct wire_out *head = iov[0].iov_base;
+
+    if (kernel->init && head->unique == kernel->init) {
+        kernel->init = 0;
+        if (count == 2 && head->error == 0 &&
+            iov[1].iov_len == sizeof(struct wire_init_out)) {
+            return answer_init(kernel, fd, iov, count);
+        }
+    }
+    return writev(fd, iov, count);
+}
+
+int kernel_attach(struct fs *fs, struct err *err)
+{
+    static const struct fuse_custom_io io = {.read = read_request,
+                                             .writev = write_answer};
+    int fd = fuse_session_fd(fs->fuse);
+    int rc = fuse_session_custom_io(fs->fuse, &io, fd);
+
+    atomic_store(&fs->kernel->fd, fd);
+    return rc < 0 ? err_set(err, -rc, "cannot speak with the kernel") : 0;
+}
+
+/* With the kernel's default of 12, one session's stuck readahead stops the
+ * others'. Set-id bits are the workspace's own to clear. */
+static void ask_libfuse(const struct kernel *kernel,
+                        struct fuse_conn_info *conn)
+{
+    unsigned drop = FUSE_CAP_HANDLE_KILLPRIV | FUSE_CAP_WRITEBACK_CACHE;
+
+    if (!kernel_uses(kernel, KERNEL_READDIRPLUS)) {
+        drop |= FUSE_CAP_READDIRPLUS | FUSE_CAP_READDIRPLUS_AUTO;
+    }
+    conn->max_background = MAX_BACKGROUND;
+    conn->congestion_threshold = MAX_BACKGROUND * 3 / 4;
+    conn->want &= ~drop;
+    conn->want |= conn->capable & FUSE_CAP_AUTO_INVAL_DATA;
+}
+
+void kernel_init(struct kernel *kernel, struct fuse_conn_info *conn)
+{
+    const uint64_t offered = kernel->offered;
+    bool epoch =
+        conn->proto_major == 7 && conn->proto_minor >= KERNEL_EPOCH_MINOR;
+
+    kernel->major = conn->proto_major;
+    kernel->minor = conn->proto_minor;
+    use(kernel, KERNEL_EPOCH, epoch);
+    epoch = kernel_uses(kernel, KERNEL_EPOCH);
+    use(kernel, KERNEL_NEGATIVE, epoch);
+    use(kernel, KERNEL_LISTINGS, epoch);
+    use(kernel, KERNEL_READDIRPLUS, conn->capable & FUSE_CAP_READDIRPLUS);
+    use(kernel, KERNEL_PARALLEL_DIRS, offered & WIRE_PARALLEL_DIROPS);
+    use(kernel, KERNEL_KILLPRIV, offered & WIRE_HANDLE_KILLPRIV_2);
+    use(kernel, KERNEL_NOFLUSH, true);
+    use(kernel, KERNEL_PASSTHROUGH, offered & WIRE_PASSTHROUGH);
+    ask_libfuse(kernel, conn);
+}
+
+void kernel_version(const struct kernel *kernel, char *out, size_t size)
+{
+    (void)snprintf(out, size, "%u.%u", kernel->major, kernel->minor);
+}
+
+/* ---- The end ---- */
 
 bool kernel_tell_begin(struct kernel *kernel)
 {
@@ -82,59 +269,5 @@ void kernel_end(struct kernel *kernel)
         (void)cond_wait(&kernel->change, &kernel->lock, DEADLINE_NONE);
     }
     mutex_unlock(&kernel->lock);
-}
-
-/* With the kernel's default of 12, one session's stuck readahead stops the
- * others'. Set-id bits are the workspace's own to clear. */
-void kernel_init(struct kernel *kernel, struct fuse_conn_info *conn)
-{
-    const unsigned drop = FUSE_CAP_HANDLE_KILLPRIV | FUSE_CAP_WRITEBACK_CACHE;
-
-    conn->max_background = MAX_BACKGROUND;
-    conn->congestion_threshold = MAX_BACKGROUND * 3 / 4;
-    conn->want &= ~drop;
-    conn->want |= conn->capable & FUSE_CAP_AUTO_INVAL_DATA;
-    kernel->major = conn->proto_major;
-    kernel->minor = conn->proto_minor;
-    kernel->epoch =
-        conn->proto_major == 7 && conn->proto_minor >= KERNEL_EPOCH_MINOR;
-}
-
-void kernel_version(const struct kernel *kernel, char *out, size_t size)
-{
-    (void)snprintf(out, size, "%u.%u", kernel->major, kernel->minor);
-}
-
-double kernel_timeout_s(const struct kernel *kernel)
-{
-    return kernel->epoch ? 1.0 : 0.0;
-}
-
-static void bump_epoch(struct fs *fs)
-{
-    struct notify_header header = {sizeof(header), EPOCH_NOTIFY, 0};
-    ssize_t n = write(fuse_session_fd(fs->fuse), &header, sizeof(header));
-
-    if (n < 0 && errno != ENODEV && errno != ENOTCONN) {
-        log_debug("cannot bump the epoch: %s", strerror(errno));
-    }
-}
-
-void kernel_changed(struct fs *fs, const struct session *session)
-{
-    fuse_ino_t *numbers = NULL;
-    size_t n;
-
-    if (!kernel_tell_begin(fs->kernel)) {
-        return;
-    }
-    if (fs->kernel->epoch) {
-        bump_epoch(fs);
-    }
-    n = inode_open_numbers(fs->inodes, session, &numbers);
-    for (size_t i = 0; i < n; i++) {
-        (void)fuse_lowlevel_notify_inval_inode(fs->fuse, numbers[i], -1, 0);
-    }
-    free(numbers);
-    kernel_tell_end(fs->kernel);
+    atomic_store(&kernel->fd, -1); /* All it knows ends with the connection. */
 }

@@ -129,12 +129,15 @@ static void fusermount_stale(char *mount_point)
     }
 }
 
-/* The mount of a daemon that died answers ENOTCONN and hides the directory. */
+/* The mount of a daemon that died answers ENOTCONN and hides the directory,
+ * though the kernel may have kept what the directory looks like. */
 static void clear_stale(char *mount_point)
 {
-    struct stat st;
+    struct statx st;
 
-    if (stat(mount_point, &st) < 0 && errno == ENOTCONN) {
+    if (statx(AT_FDCWD, mount_point, AT_STATX_FORCE_SYNC, STATX_BASIC_STATS,
+              &st) < 0 &&
+        errno == ENOTCONN) {
         log_warning("unmounting what a dead daemon left at '%s'", mount_point);
         if (umount2(mount_point, MNT_DETACH) < 0) {
             fusermount_stale(mount_point);
@@ -152,7 +155,7 @@ static int mount_fuse(struct fs *fs, const struct options *options,
     if (fuse_session_mount(fs->fuse, options->mount_point) != 0) {
         return err_set(err, EIO, "cannot mount on '%s'", options->mount_point);
     }
-    return 0;
+    return kernel_attach(fs, err);
 }
 
 /* Without asking ourselves: nobody serves yet. */
@@ -184,14 +187,15 @@ static int serve_requests(struct fs *fs, struct err *err)
 
 /* ---- Ours ---- */
 
-static int new_parts(struct fs *fs, struct err *err)
+static int new_parts(struct fs *fs, const struct options *options,
+                     struct err *err)
 {
     const struct inode_key root = {.part = &control_part, .row = &node_root};
 
-    fs->kernel = kernel_new();
+    fs->kernel = kernel_new(options->features);
     fs->pollers = pollers_new();
     fs->held = held_new();
-    fs->inodes = inode_table_new(&root);
+    fs->inodes = fs->kernel ? inode_table_new(&root, fs->kernel) : NULL;
     if (!fs->kernel || !fs->pollers || !fs->held || !fs->inodes) {
         return err_set(err, ENOMEM, "out of memory");
     }
@@ -299,7 +303,7 @@ static int mount_and_serve(const struct options *options, struct err *err)
         .gid = options->gid,
         .shared = options->group[0] != '\0',
     };
-    int rc = new_parts(&fs, err);
+    int rc = new_parts(&fs, options, err);
 
     if (rc == 0) {
         rc = new_fuse(&fs, options, err);

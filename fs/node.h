@@ -117,6 +117,7 @@ enum node_flags {
     NODE_NEWS = 1 << 2,      /* poll tells that the text has changed. */
     NODE_WORKSPACE = 1 << 3, /* The top of another part of the tree. */
     NODE_KEYED = 1 << 4,     /* Its number is a checkpoint's. */
+    NODE_STEADY = 1 << 5,    /* While it is there nothing of it changes. */
 };
 
 struct node_row {

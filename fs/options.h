@@ -44,9 +44,11 @@ struct options {
     unsigned links; /* enum options_links */
     unsigned suid;  /* How often these were asked for. */
     unsigned dev;
-    char group[64];   /* -o gid, as given; empty: none. */
-    gid_t gid;        /* It, or the mounting user's. */
-    bool allow_other; /* Also implied by a group. */
+    char without[256]; /* Names of kernel features, as given, */
+    unsigned features; /* and a bit for each of them. */
+    char group[64];    /* -o gid, as given; empty: none. */
+    gid_t gid;         /* It, or the mounting user's. */
+    bool allow_other;  /* Also implied by a group. */
     bool read_only;
     bool no_exec;
     bool foreground; /* -f */

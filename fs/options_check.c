@@ -2,6 +2,7 @@
 #include "core/cleanup.h"
 #include "core/log.h"
 #include "core/path.h"
+#include "fs/kernel.h"
 #include "fs/options.h"
 
 #include <errno.h>
@@ -265,6 +266,9 @@ int options_check(struct options *options, struct err *err)
         return err_wrap(err, rc, "state directory");
     }
     rc = check_others(options, err);
+    if (rc == 0) {
+        rc = kernel_features_parse(options->without, &options->features, err);
+    }
     if (rc < 0) {
         return rc;
     }

@@ -63,6 +63,10 @@ const struct option_row option_rows[] = {
     WORD("links", "safe|raw", links, link_words, "safe",
          "what a symbolic link in a workspace says that leads out of it: "
          "nothing, or as stored (default: safe)"),
+    TEXT("without", "LIST", without, NULL,
+         "use none of these features of the kernel, with colons between them: "
+         "epoch, negative, listings, readdirplus, parallel_dirs, killpriv, "
+         "noflush, passthrough; stats tells which are used"),
     WORD("on_unmount", "pause|keep|delete", on_unmount, end_words, "pause",
          "what becomes of running sandboxes at the end (default: pause)"),
     NUMBER("unmount_timeout", "SECONDS", unmount_timeout, 1, 3600, "30",

@@ -3,6 +3,7 @@
 
 #include "core/log.h"
 #include "core/session.h"
+#include "core/workspace.h"
 #include "fs/inode.h"
 #include "fs/kernel.h"
 
@@ -101,18 +102,39 @@ void reply_ok(fuse_req_t req)
     (void)fuse_reply_err(req, 0);
 }
 
-/* Names of control files are asked for each time: sessions come and go, and
- * no name that is not there is ever kept. */
+/*
+ * Most names of control files are asked for each time, since sessions come and
+ * go, and no name of them that is not there is ever kept.
+ */
+static double keep_s(const struct fs *fs, const struct inode *inode,
+                     const struct workspace *ws)
+{
+    const struct inode_key *key = inode_key(inode);
+
+    if (ws) {
+        return kernel_keep_s(fs, key->session, ws);
+    }
+    return key->row && key->row->flags & NODE_STEADY ? kernel_keep_steady_s(fs)
+                                                     : 0.0;
+}
+
 void reply_fill_entry(struct fs *fs, struct inode *inode,
                       const struct stat *attr, struct fuse_entry_param *out)
 {
-    double timeout = inode_key(inode)->ws ? kernel_timeout_s(fs->kernel) : 0.0;
+    const struct inode_key *key = inode_key(inode);
+    const struct workspace *ws = key->ws ? ws_node_tree(key->ws) : NULL;
 
     memset(out, 0, sizeof(*out));
     out->ino = inode_number(inode);
     out->attr = *attr;
-    out->attr_timeout = timeout;
-    out->entry_timeout = timeout;
+    out->entry_timeout = keep_s(fs, inode, ws);
+    if (key->ws) {
+        kernel_telling(fs, inode);
+    }
+    /* The top of a workspace stays, but its attributes do not. */
+    if (!key->row || !(key->row->flags & NODE_WORKSPACE)) {
+        out->attr_timeout = out->entry_timeout;
+    }
 }
 
 void reply_entry(fuse_req_t req, struct inode *inode, const struct stat *attr)
@@ -127,23 +149,39 @@ void reply_entry(fuse_req_t req, struct inode *inode, const struct stat *attr)
 }
 
 bool reply_create(fuse_req_t req, struct inode *inode, const struct stat *attr,
-                  const struct fuse_file_info *fi)
+                  const struct fuse_file_info *fi, uint32_t backing)
 {
     struct fs *fs = fs_of(req);
     struct fuse_entry_param entry;
 
     reply_fill_entry(fs, inode, attr, &entry);
-    if (fuse_reply_create(req, &entry, fi) < 0) {
+    if (kernel_reply_create(req, &entry, fi, backing) < 0) {
         inode_forget(fs->inodes, inode, 1);
         return false;
     }
     return true;
 }
 
-void reply_attr(fuse_req_t req, struct inode *inode, const struct stat *attr)
+void reply_no_entry(fuse_req_t req, struct session *session,
+                    const struct workspace *ws)
 {
-    double timeout =
-        inode_key(inode)->ws ? kernel_timeout_s(fs_of(req)->kernel) : 0.0;
+    struct fs *fs = fs_of(req);
+    const struct fuse_entry_param entry = {.entry_timeout =
+                                               kernel_keep_s(fs, session, ws)};
 
-    (void)fuse_reply_attr(req, attr, timeout);
+    count(fs, ENOENT);
+    (void)fuse_reply_entry(req, &entry);
+}
+
+void reply_attr(fuse_req_t req, struct inode *inode, const struct workspace *ws,
+                const struct stat *attr)
+{
+    struct fs *fs = fs_of(req);
+    const struct inode_key *key = inode_key(inode);
+    bool top = key->row && key->row->flags & NODE_WORKSPACE;
+
+    if (ws) {
+        kernel_telling(fs, inode);
+    }
+    (void)fuse_reply_attr(req, attr, top && !ws ? 0.0 : keep_s(fs, inode, ws));
 }

@@ -11,6 +11,8 @@
 
 #include "fs/fs.h"
 
+struct workspace;
+
 /* What a request was about. Borrowed by the functions here. */
 struct reply_about {
     const char *op;          /* "mkdir"; static. */
@@ -76,20 +78,34 @@ void reply_entry(fuse_req_t req, struct inode *inode, const struct stat *attr);
  * @param inode with one lookup counted for this answer
  * @param attr  its attributes
  * @param fi    the handle
+ * @param backing of kernel_pass_open()
  * @return whether the kernel took it; if not, the caller closes the handle
  */
 MUST_USE bool reply_create(fuse_req_t req, struct inode *inode,
                            const struct stat *attr,
-                           const struct fuse_file_info *fi);
+                           const struct fuse_file_info *fi, uint32_t backing);
+
+/**
+ * Answers a lookup with the fact that the name is not there, which the kernel
+ * may keep. Not logged.
+ *
+ * @param req     answered
+ * @param session whose workspace it is
+ * @param ws      its tree
+ */
+void reply_no_entry(fuse_req_t req, struct session *session,
+                    const struct workspace *ws);
 
 /**
  * Answers with attributes.
  *
  * @param req   answered
  * @param inode whose
+ * @param ws    the tree that they are of; NULL: a control file's
  * @param attr  with the st_ino to show
  */
-void reply_attr(fuse_req_t req, struct inode *inode, const struct stat *attr);
+void reply_attr(fuse_req_t req, struct inode *inode, const struct workspace *ws,
+                const struct stat *attr);
 
 /**
  * What an entry tells the kernel: for reply_entry() and for readdirplus.

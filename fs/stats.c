@@ -54,12 +54,20 @@ static int tell_fuse(struct fs *fs, struct buf *out)
                               version, 1);
     }
     if (rc == 0) {
+        rc = metrics_one(out, "gauge", "sessionfs_fuse_backing_files",
+                         "Files whose data the kernel reaches by itself.",
+                         kernel_pass_count(fs->kernel));
+    }
+    if (rc == 0) {
         rc = metrics_begin(out, "gauge", name,
                            "1 where a feature of the kernel is in use.");
     }
-    return rc < 0 ? rc
-                  : metrics_labelled(out, name, "feature", "epoch",
-                                     kernel_timeout_s(fs->kernel) > 0.0);
+    for (int i = 0; i < KERNEL_FEATURES && rc == 0; i++) {
+        rc = metrics_labelled(out, name, "feature",
+                              kernel_feature_name((enum kernel_feature)i),
+                              kernel_uses(fs->kernel, (enum kernel_feature)i));
+    }
+    return rc;
 }
 
 /* Pages in use, and threads; 0 where they are not told. */

@@ -68,6 +68,9 @@ void wcall_give(struct wcall *call, struct inode *inode)
 
 void wcall_take_back(struct wcall *call, struct inode *inode)
 {
+    if (call->opened->file) {
+        kernel_pass_close(call->fs->kernel, inode_backing(inode));
+    }
     inode_closed(call->fs->inodes, inode);
     held_remove(call->fs->held, &call->opened->held);
 }
@@ -76,14 +79,21 @@ void wopen_release(fuse_req_t req, struct inode *inode,
                    const struct fuse_file_info *fi)
 {
     struct wopen *handle = wopen_of(fi);
+    struct fs *fs = fs_of(req);
 
     if (handle->file && (fi->flags & O_ACCMODE) != O_RDONLY) {
         /* The kernel may have written by itself. */
         checkpoint_wrote(inode_key(inode)->session);
     }
-    held_remove(fs_of(req)->held, &handle->held);
+    if (handle->passed) {
+        session_touch(inode_key(inode)->session);
+    }
+    if (handle->file) {
+        kernel_pass_close(fs->kernel, inode_backing(inode));
+    }
+    held_remove(fs->held, &handle->held);
     wopen_unref(handle);
-    inode_closed(fs_of(req)->inodes, inode);
+    inode_closed(fs->inodes, inode);
     reply_ok(req);
 }
 
@@ -170,12 +180,19 @@ void wcall_show_top(const struct wcall *call, struct stat *attr)
     }
 }
 
-void wcall_no_memory(struct wcall *call, fuse_req_t req)
+void wcall_fail(const struct wcall *call, fuse_req_t req, int rc,
+                const struct err *err)
 {
     const struct reply_about about = about_of(call);
+
+    reply_err(req, &about, rc, err);
+}
+
+void wcall_no_memory(struct wcall *call, fuse_req_t req)
+{
     struct err err = ERR_INIT;
 
-    reply_err(req, &about, err_set(&err, ENOMEM, "out of memory"), &err);
+    wcall_fail(call, req, err_set(&err, ENOMEM, "out of memory"), &err);
 }
 
 static void call_unref(struct wcall *call)
@@ -244,6 +261,7 @@ static int run(struct wcall *call, struct err *err)
 {
     int rc;
 
+    call->changes = kernel_changes(call->fs);
     if (!call->ws) {
         return run_empty(call, err);
     }
@@ -265,17 +283,36 @@ static int run(struct wcall *call, struct err *err)
     return rc;
 }
 
+/* Whether a name that is not there may be kept as such. */
+static bool is_answer(const struct wcall *call, int rc)
+{
+    return rc == -ENOENT && call->kind->looks && call->ws &&
+           !ws_blocks(call->ws) &&
+           kernel_uses(call->fs->kernel, KERNEL_NEGATIVE);
+}
+
 static void answer(struct wcall *call, fuse_req_t req, int rc,
                    const struct err *err)
 {
-    const struct reply_about about = about_of(call);
-
-    if (rc < 0) {
-        reply_err(req, &about, rc, err);
+    if (is_answer(call, rc)) {
+        reply_no_entry(req, call->session, call->ws);
+    } else if (rc < 0) {
+        wcall_fail(call, req, rc, err);
     } else if (call->kind->reply) {
         call->kind->reply(call, req);
     } else {
         reply_ok(req);
+    }
+}
+
+/* What the answer told may be older than a change. */
+static void check_told(const struct wcall *call)
+{
+    if (call->told) {
+        kernel_told(call->fs, call->told, call->changes);
+    }
+    for (size_t i = 0; i < call->n_told; i++) {
+        kernel_told(call->fs, inode_number(call->listed[i]), call->changes);
     }
 }
 
@@ -292,6 +329,7 @@ static void execute(void *arg)
     }
     if (req) {
         answer(call, req, rc, &call->err);
+        check_told(call);
     }
     dispose(call);
     if (entered && !call->aside) {

@@ -25,6 +25,7 @@ struct wopen {
     struct ws_file *file;
     struct ws_dir *dir; /* NULL in both: a directory without a sandbox. */
     const struct workspace *tree; /* Of either, which holds it; or NULL. */
+    bool passed;                  /* The kernel reaches the data by itself. */
 };
 
 struct wcall;
@@ -33,7 +34,8 @@ struct wcall;
 struct wcall_kind {
     const char *name;
     enum session_need need;
-    bool data; /* Reads or writes file data, which is a use of the sandbox. */
+    bool data;  /* Reads or writes file data, which is a use of the sandbox. */
+    bool looks; /* That a name is not there is an answer. */
     int late; /* Answers it after PARK_LOCKED_MS, since the kernel holds a lock:
                  EINPROGRESS where the work goes on, else ETIMEDOUT. 0: no lock
                  is held, and it may wait. */
@@ -70,6 +72,7 @@ struct wcall {
     struct wopen *open, *open_out; /* Referenced. */
 
     /* While it runs. */
+    unsigned long changes; /* kernel_changes() at its beginning. */
     struct workspace *ws;
     struct ws_node *node, *other_node; /* Of the inodes. */
 
@@ -78,10 +81,13 @@ struct wcall {
     struct wopen *opened;
     struct stat attr;
     struct statvfs room;
+    bool no_room; /* For what is written to the file that it opens. */
     char *out;
     size_t out_size;
     struct inode **listed; /* Lookups in a listing, to be taken. */
     size_t n_listed;
+    fuse_ino_t told; /* Of whom attributes were told, */
+    size_t n_told;   /* and of so many of `listed`, which may be gone. */
 
     /* wcall.c's own. */
     pthread_t thread; /* That runs wcall_start(), */
@@ -185,6 +191,10 @@ struct inode *wcall_look_up(const struct wcall *call, struct ws_node *node);
  */
 void wcall_show_top(const struct wcall *call, struct stat *attr);
 
+/** @param call whose request @param req answered @param rc a negative errno
+ *  @param err its words */
+void wcall_fail(const struct wcall *call, fuse_req_t req, int rc,
+                const struct err *err);
 /** @param call whose request @param req answered: there is no memory */
 void wcall_no_memory(struct wcall *call, fuse_req_t req);
 

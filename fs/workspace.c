@@ -10,7 +10,8 @@
 static void reply_attributes(struct wcall *call, fuse_req_t req)
 {
     wcall_show_top(call, &call->attr);
-    reply_attr(req, call->inode, &call->attr);
+    call->told = inode_number(call->inode);
+    reply_attr(req, call->inode, call->ws, &call->attr);
 }
 
 static void reply_made(struct wcall *call, fuse_req_t req)
@@ -21,6 +22,7 @@ static void reply_made(struct wcall *call, fuse_req_t req)
         wcall_no_memory(call, req);
         return;
     }
+    call->told = inode_number(inode);
     reply_entry(req, inode, &call->attr);
 }
 
@@ -37,6 +39,7 @@ static void workspace_lookup(fuse_req_t req, struct inode *dir,
 {
     static const struct wcall_kind kind = {.name = "lookup",
                                            .need = SESSION_LOOK,
+                                           .looks = true,
                                            .late = ETIMEDOUT,
                                            .run = run_lookup,
                                            .reply = reply_made};

@@ -24,9 +24,17 @@ static int empty_opendir(struct wcall *call, struct err *err)
     return keep_dir(call, NULL, err);
 }
 
+/* Listings of what only the mount changes may be kept. */
 static void reply_opendir(struct wcall *call, fuse_req_t req)
 {
     wcall_give(call, call->inode);
+    if (call->ws && !ws_blocks(call->ws)) {
+        bool keep;
+
+        call->fi.cache_readdir =
+            kernel_keeps(call->fs, call->inode, call->ws, call->changes, &keep);
+        call->fi.keep_cache = keep;
+    }
     if (fuse_reply_open(req, &call->fi) < 0) {
         wcall_take_back(call, call->inode);
         return;
@@ -198,6 +206,7 @@ static int run_readdir(struct wcall *call, struct err *err)
 static void reply_listing(struct wcall *call, fuse_req_t req)
 {
     if (fuse_reply_buf(req, call->out, call->out_size) == 0) {
+        call->n_told = call->n_listed;
         call->n_listed = 0; /* The kernel has taken the lookups. */
     }
 }

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Makes the handle of what a call opened; both are taken. */
 static int keep_open(struct wcall *call, struct ws_file *file, struct err *err)
@@ -12,27 +13,96 @@ static int keep_open(struct wcall *call, struct ws_file *file, struct err *err)
 }
 
 /*
+ * Decides how the kernel reaches the data. Where it does so by itself and that
+ * would break something, by what is written here or for want of room, it may
+ * map the file but asks us to read and write.
+ */
+static uint32_t pass(struct wcall *call, struct inode *inode)
+{
+    struct fs *fs = call->fs;
+    int fd;
+    enum ws_pass how = ws_file_pass(call->opened->file, &fd);
+    uint32_t backing = kernel_pass_open(fs->kernel, inode_backing(inode),
+                                        how == WS_PASS_NOT ? -1 : fd);
+
+    if (backing) {
+        call->fi.direct_io = how == WS_PASS_MAPS || call->no_room;
+        call->opened->passed = true;
+        session_touch(call->session);
+    }
+    return backing;
+}
+
+/*
  * Hands the handle to the kernel. Where nothing is staged a close has nothing
  * to tell, so the kernel need not ask.
  */
-static void give_handle(struct wcall *call, struct inode *inode)
+static int give_handle(struct wcall *call, struct inode *inode,
+                       uint32_t *backing, struct err *err)
 {
+    struct fs *fs = call->fs;
+    bool keep = false;
+
     wcall_give(call, inode);
-    call->fi.noflush = call->opened->file && !ws_blocks(call->ws);
+    *backing = pass(call, inode);
+    if (!*backing && !ws_blocks(call->ws)) {
+        int fd = ws_file_fd(call->opened->file);
+
+        if (fd < 0) {
+            wcall_take_back(call, inode);
+            return err_set(err, -fd, "open: %s", strerror(-fd));
+        }
+        (void)kernel_keeps(fs, inode, call->ws, call->changes, &keep);
+    }
+    call->fi.keep_cache = keep;
+    call->fi.noflush =
+        !ws_blocks(call->ws) && kernel_uses(fs->kernel, KERNEL_NOFLUSH);
+    return 0;
+}
+
+static bool only_reads(int flags)
+{
+    return (flags & O_ACCMODE) == O_RDONLY && !(flags & O_TRUNC);
+}
+
+/*
+ * Whether the kernel alone may open the file. Not while there are processes in
+ * the sandbox: one may hold a lease, and then it is we who must be refused, not
+ * the reader who must wait.
+ */
+static bool opens_later(const struct wcall *call)
+{
+    return only_reads(call->fi.flags) &&
+           kernel_uses(call->fs->kernel, KERNEL_PASSTHROUGH) &&
+           (ws_fixed(call->ws) || session_quiet(call->session));
 }
 
 static int run_open(struct wcall *call, struct err *err)
 {
+    struct err full = ERR_INIT;
     struct ws_file *file = NULL;
-    int rc = ws_open(call->node, call->fi.flags, &call->ctx, &file, err);
+    int flags = call->fi.flags;
+    int rc = opens_later(call)
+                 ? ws_open_later(call->node, &call->ctx, &file, err)
+                 : ws_open(call->node, flags, &call->ctx, &file, err);
 
+    if (rc == 0 && !only_reads(flags)) {
+        call->no_room = session_room(call->session, &full) < 0;
+    }
     return rc < 0 ? rc : keep_open(call, file, err);
 }
 
 static void reply_opened(struct wcall *call, fuse_req_t req)
 {
-    give_handle(call, call->inode);
-    if (fuse_reply_open(req, &call->fi) < 0) {
+    struct err err = ERR_INIT;
+    uint32_t backing;
+    int rc = give_handle(call, call->inode, &backing, &err);
+
+    if (rc < 0) {
+        wcall_fail(call, req, rc, &err);
+        return;
+    }
+    if (kernel_reply_open(req, &call->fi, backing) < 0) {
         wcall_take_back(call, call->inode);
         return;
     }
@@ -72,13 +142,22 @@ static int run_create(struct wcall *call, struct err *err)
 static void reply_created(struct wcall *call, fuse_req_t req)
 {
     struct inode *inode = wcall_look_up(call, call->made);
+    struct err err = ERR_INIT;
+    uint32_t backing;
+    int rc;
 
     if (!inode) {
         wcall_no_memory(call, req);
         return;
     }
-    give_handle(call, inode);
-    if (!reply_create(req, inode, &call->attr, &call->fi)) {
+    rc = give_handle(call, inode, &backing, &err);
+    if (rc < 0) {
+        inode_forget(call->fs->inodes, inode, 1);
+        wcall_fail(call, req, rc, &err);
+        return;
+    }
+    call->told = inode_number(inode);
+    if (!reply_create(req, inode, &call->attr, &call->fi, backing)) {
         wcall_take_back(call, inode);
         return;
     }

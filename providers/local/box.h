@@ -162,6 +162,10 @@ bool box_met_limit(struct box *box, struct err *why);
  */
 bool box_forks_on(struct box *box, struct err *why);
 
+/** @param box a box @return whether no process lives in it but its init, as
+ *  far as the kernel tells */
+bool box_quiet(const struct box *box);
+
 /** Kills what ended commands have left behind. In the loop's thread.
  *  @param box a box */
 void box_kill_leftovers(const struct box *box);

@@ -35,6 +35,7 @@ static provider_exec_fn local_exec;
 static provider_signal_fn local_signal;
 static provider_limits_fn local_limits;
 static provider_room_fn local_room;
+static provider_quiet_fn local_quiet;
 static watch_stop_fn stop_for_room;
 static watch_turn_fn stop_forkers;
 
@@ -60,6 +61,7 @@ const struct provider_ops provider_local = {
     .has_processes = local_has_processes,
     .limits = local_limits,
     .room = local_room,
+    .quiet = local_quiet,
     .root = local_root,
     .changes = local_changes,
     .snapshots = &local_snapshot_slots,
@@ -546,6 +548,15 @@ static int local_limits(struct provider *provider,
     int rc = quota_read(sandbox->config, &quota, err);
 
     return rc < 0 ? rc : quota_tell(&quota, host, why, out, err);
+}
+
+static bool local_quiet(struct provider *provider, uint64_t number)
+{
+    struct box *box = local_find_box(local_of(provider), number);
+    bool quiet = !box || box_quiet(box);
+
+    box_unref(box);
+    return quiet;
 }
 
 static int local_room(struct provider *provider, uint64_t number,

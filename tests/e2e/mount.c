@@ -195,12 +195,14 @@ uint64_t mnt_counter(const char *part)
 static NORETURN void daemon_exec(int ready)
 {
     const char *program = getenv("SESSIONFS_PROGRAM");
+    const char *more = getenv("SESSIONFS_OPTIONS");
     char options[2 * MNT_PATH_SIZE];
     char number[16];
     int log = open(mnt.log, O_WRONLY | O_CREAT | O_APPEND, 0600);
 
-    (void)snprintf(options, sizeof(options), "state=%s,provider=%s%s",
-                   mnt.state, mnt.provider, mnt.options ? mnt.options : "");
+    (void)snprintf(options, sizeof(options), "state=%s,provider=%s%s%s",
+                   mnt.state, mnt.provider, mnt.options ? mnt.options : "",
+                   more ? more : "");
     (void)snprintf(number, sizeof(number), "%d", ready);
     (void)setenv("SESSIONFS_MEM_CONTROL", mnt.control, 1);
     (void)setsid();

@@ -5,6 +5,9 @@
  * test gets a session of its own and a deadline, after which the daemon is
  * killed so that nothing can hang. Stopping demands exit status 0 and that no
  * process and no mount is left. Everything fails the running test by itself.
+ *
+ * SESSIONFS_OPTIONS in the environment is appended to the options of each
+ * daemon, with a comma before it.
  */
 #ifndef SESSIONFS_TESTS_E2E_MOUNT_H
 #define SESSIONFS_TESTS_E2E_MOUNT_H

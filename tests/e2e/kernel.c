@@ -1,0 +1,176 @@
+/*
+ * What the kernel is allowed to do by itself: keep what it was told, and read
+ * and write files. Nothing of that may show.
+ */
+#include "tests/e2e/tools.h"
+
+#include <stdlib.h>
+
+/* What a command changes is seen by whoever holds the file, however. */
+#define HELD                                                                   \
+    "mkdir workspace/d; echo old > workspace/d/f; echo o > workspace/d/g\n"    \
+    "cat > $T/held.py <<'END'\n"                                               \
+    "import os\n"                                                              \
+    "os.chdir('workspace/d')\n"                                                \
+    "held = [os.open('f', os.O_RDONLY), os.open('f', os.O_PATH)]\n"            \
+    "here = os.open('.', os.O_PATH)\n"                                         \
+    "def look():\n"                                                            \
+    "    sizes = [os.fstat(f).st_size for f in held]\n"                        \
+    "    sizes.append(os.stat('f').st_size)\n"                                 \
+    "    return (sizes, os.fstat(here).st_nlink, os.stat('.').st_nlink,\n"     \
+    "            sorted(os.listdir('.')), os.path.exists('new'),\n"            \
+    "            os.path.exists('g'), os.pread(held[0], 99, 0))\n"             \
+    "look(); before = look()\n"                                                \
+    "with open('../../exec', 'w') as e: e.write('cd d; printf longer > f;'\n"  \
+    "    'mkdir new; rm g; true')\n"                                           \
+    "print(before); print(look())\n"                                           \
+    "END\n"
+
+static const struct script scripts[] = {
+    {"a change is seen however the file is held", HELD "python3 $T/held.py\n",
+     "([4, 4, 4], 2, 2, ['f', 'g'], False, True, b'old\\n')\n"
+     "([6, 6, 6], 3, 3, ['f', 'new'], True, False, b'longer')\n"},
+    {"a name that was not there, and one that was, in a hundred commands",
+     "cd workspace; for i in $(seq 30); do\n"
+     "test -e n && echo early $i; test -e o; ls > /dev/null\n"
+     "echo \"touch n; rm -f o; echo $i > f; cd ..\" > ../exec\n"
+     "test -e n || echo late $i; test $(cat f) = $i || echo old $i\n"
+     "test $(ls | tr '\\n' .) = f.n. || ls\n"
+     "echo 'rm n; touch o' > ../exec; test -e o || echo none $i\n"
+     "test $(ls | tr '\\n' .) = f.o. || ls\n"
+     "done; echo done\n",
+     "done\n"},
+    {"a process in the background is seen within a second",
+     "cat > exec <<'END'\n"
+     "(until [ -e stop ]; do date +%s%N > n.new; mv n.new n; cat n >> long; "
+     "touch s$(date +%s); sleep 0.03; done) >/dev/null 2>&1 &\n"
+     "until [ -e long ]; do sleep 0.01; done\n"
+     "END\n"
+     "cd workspace; for i in 1 2 3; do\n"
+     "cat n > /dev/null; a=$(stat -c %s long); s=s$(($(date +%s) + 1))\n"
+     "test -e $s && echo early; sleep 1; t=$(date +%s%N); n=$(cat n)\n"
+     "test $((t - n)) -lt 1000000000 || echo old $((t - n))\n"
+     "test $(stat -c %s long) -gt $a || echo short; sleep 1\n"
+     "test -e $s || echo unseen; done; touch stop; sleep 1\n"
+     "echo in > in; cat in; echo 'echo sandbox > in' > ../exec; cat in\n",
+     "in\nsandbox\n"},
+    {"a file that a command writes meanwhile is read as it is",
+     "echo 'i=0; while [ ! -e stop ]; do i=$((i + 1)); echo $i > n.new; mv "
+     "n.new n; done' > exec &\n"
+     "cd workspace; until [ -e n ]; do sleep 0.05; done\n"
+     "for i in 1 2 3; do a=$(cat n); sleep 1; test $(cat n) -gt $a || echo "
+     "old; done; touch stop; wait; echo done\n",
+     "done\n"},
+    {"mapped, read and written at once",
+     "python3 - <<'END'\n"
+     "import mmap, os\n"
+     "f = os.open('workspace/f', os.O_RDWR | os.O_CREAT)\n"
+     "os.write(f, b'a' * 8192); m = mmap.mmap(f, 8192)\n"
+     "m[0:3] = b'map'; print(os.pread(f, 4, 0))\n"
+     "os.pwrite(f, b'put', 4096); print(m[4095:4100])\n"
+     "g = os.open('workspace/f', os.O_RDONLY); print(os.pread(g, 4, 0))\n"
+     "m.flush(); print(open('workspace/f', 'rb').read()[4096:4099])\n"
+     "a = os.open('workspace/f', os.O_WRONLY | os.O_APPEND)\n"
+     "os.write(a, b'end'); print(os.fstat(g).st_size)\n"
+     "os.ftruncate(f, 4); print(os.fstat(a).st_size, os.pread(g, 9, 0))\n"
+     "END\n"
+     "echo 'cat f' > exec; cat exec; echo\n",
+     "b'mapa'\nb'aputa'\nb'mapa'\nb'put'\n8195\n4 b'mapa'\nmapa\n"},
+    {"an open file stays the one it was",
+     "python3 - <<'END'\n"
+     "import os\n"
+     "def run(s):\n"
+     "    with open('exec', 'w') as e: e.write(s)\n"
+     "open('workspace/f', 'w').write('one')\n"
+     "r = os.open('workspace/f', os.O_RDONLY)\n"
+     "w = os.open('workspace/f', os.O_RDWR)\n"
+     "os.rename('workspace/f', 'workspace/g'); os.write(w, b'two')\n"
+     "print(os.pread(r, 9, 0), open('workspace/g').read())\n"
+     "run('rm g; echo three > g'); os.pwrite(w, b'four', 0)\n"
+     "print(os.pread(r, 9, 0), open('workspace/g').read().strip())\n"
+     "os.fsync(w); os.ftruncate(w, 2); print(os.fstat(r).st_size)\n"
+     "END\n",
+     "b'two' two\nb'four' three\n2\n"},
+};
+
+static void nothing_shows(void **state)
+{
+    (void)state;
+    expect_scripts(scripts, ARRAY_SIZE(scripts));
+}
+
+/* By a user who is not root: what root writes keeps the bits. */
+#define AS_USER                                                                \
+    "import os\n"                                                              \
+    "os.chdir('workspace'); os.chmod('.', 0o777); os.setgid(65534); "          \
+    "os.setuid(65534)\n"                                                       \
+    "def mode(p): return oct(os.stat(p).st_mode & 0o7777)\n"                   \
+    "def new(p):\n"                                                            \
+    "    f = os.open(p, os.O_RDWR | os.O_CREAT, 0o755); os.write(f, b'x')\n"   \
+    "    return f\n"
+
+static const struct script set_ids[] = {
+    {"a write takes set-id bits away",
+     "python3 - <<'END'\n" AS_USER "os.close(new('f'))\n"
+     "for how in ('write', 'append', 'truncate', 'open', 'late', 'map'):\n"
+     "    os.chmod('f', 0o755)\n"
+     "    if how == 'late': f = os.open('f', os.O_RDWR)\n"
+     "    os.chmod('f', 0o6755); before = mode('f')\n"
+     "    if how == 'write':\n"
+     "        f = os.open('f', os.O_RDWR); os.write(f, b'y')\n"
+     "    if how == 'append':\n"
+     "        f = os.open('f', os.O_WRONLY | os.O_APPEND)\n"
+     "        os.write(f, b'y')\n"
+     "    if how == 'truncate': os.truncate('f', 1)\n"
+     "    if how == 'open':\n"
+     "        f = os.open('f', os.O_WRONLY | os.O_TRUNC)\n"
+     "    if how == 'late': os.write(f, b'z')\n"
+     "    if how == 'map':\n"
+     "        f = os.open('f', os.O_RDWR); os.pread(f, 1, 0)\n"
+     "    print(how, before, mode('f'))\n"
+     "END\n",
+     "write 0o6755 0o755\nappend 0o6755 0o755\ntruncate 0o6755 0o755\n"
+     "open 0o6755 0o755\nlate 0o6755 0o755\nmap 0o6755 0o6755\n"},
+    {"what root writes keeps them",
+     "cd workspace; echo x > f; chmod 6755 f; echo y >> f; stat -c %a f\n"
+     "python3 -c 'import os\n"
+     "r = os.open(\"f\", os.O_RDONLY); w = os.open(\"f\", os.O_RDWR)\n"
+     "os.write(w, b\"z\"); print(os.pread(r, 9, 0))'; stat -c %a f\n",
+     "6755\nb'z\\ny\\n'\n6755\n"},
+};
+
+static void set_id_bits_go_as_everywhere(void **state)
+{
+    (void)state;
+    mnt_stop();
+    mnt.options = ",allow_other";
+    mnt_start();
+    expect_scripts(set_ids, ARRAY_SIZE(set_ids));
+    mnt_stop();
+    mnt.options = NULL;
+    mnt_start();
+}
+
+static void what_is_not_to_be_used_is_not(void **state)
+{
+    (void)state;
+    mnt_stop();
+    mnt.options = ",without=passthrough:negative";
+    mnt_start();
+    expect_shell("grep -cE 'feature=\"(passthrough|negative)\"} 0' "
+                 "../../stats; echo x > workspace/f; exec 3< workspace/f; "
+                 "cat <&3; grep sessionfs_fuse_backing_files ../../stats | "
+                 "grep -v '#'",
+                 "2\nx\nsessionfs_fuse_backing_files 0\n");
+    mnt_stop();
+    mnt.options = NULL;
+    mnt_start();
+}
+
+static const struct CMUnitTest tests[] = {
+    e2e_test(nothing_shows),
+    e2e_test(set_id_bits_go_as_everywhere),
+    e2e_test(what_is_not_to_be_used_is_not),
+};
+
+E2E_MAIN(tests)
