@@ -11,7 +11,8 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
-/* A run of bytes of one stream begins. */
+/* A run of bytes of one stream begins. The first run is of stdout, perhaps
+ * empty, and has no record in the index. */
 struct record {
     uint64_t place;  /* Offset in the log << 1 | enum command_stream. */
     uint64_t before; /* Bytes of stdout before it. */
@@ -31,10 +32,13 @@ enum {
 
 /* What there is: later bytes do not change it. */
 struct extent {
-    uint64_t size;    /* Of the log. */
-    uint64_t out;     /* Bytes of stdout in it. */
-    uint64_t records; /* In the index. */
+    uint64_t size; /* Of the log. */
+    uint64_t out;  /* Bytes of stdout in it. */
+    uint64_t runs;
 };
+
+static const struct extent empty = {.runs = 1};
+static const struct record first_run = {0, 0};
 
 struct exec_log {
     char *dir;
@@ -43,7 +47,7 @@ struct exec_log {
     struct extent extent GUARDED;
     bool loaded GUARDED; /* extent is known. */
     /* By the thread that appends: */
-    int log_fd;
+    int log_fd; /* -1: not open yet. */
     int idx_fd;
     bool broken;
     enum command_stream last;
@@ -84,34 +88,61 @@ void exec_log_free(struct exec_log *log)
     }
 }
 
-static int open_part(const struct exec_log *log, const char *ending, int flags)
+static int name_part(const struct exec_log *log, const char *ending,
+                     char out[PATH_MAX])
 {
-    char path[PATH_MAX];
-    int n = snprintf(path, sizeof(path), "%s/%llu%s", log->dir,
+    int n = snprintf(out, PATH_MAX, "%s/%llu%s", log->dir,
                      (unsigned long long)log->n, ending);
 
-    if (n < 0 || (size_t)n >= sizeof(path)) {
+    if (n < 0 || n >= PATH_MAX) {
         errno = ENAMETOOLONG;
         return -1;
     }
-    return open(path, flags | O_CLOEXEC | O_NOFOLLOW, 0600);
+    return 0;
+}
+
+static int open_part(const struct exec_log *log, const char *ending, int flags)
+{
+    char path[PATH_MAX];
+
+    return name_part(log, ending, path) < 0
+               ? -1
+               : open(path, flags | O_CLOEXEC | O_NOFOLLOW, 0600);
+}
+
+/* Opens one for appending, and makes it at its first use. */
+static int need_part(const struct exec_log *log, const char *ending, int *fd)
+{
+    if (*fd < 0) {
+        *fd = open_part(log, ending, O_RDWR | O_CREAT);
+    }
+    return *fd < 0 ? -errno : 0;
+}
+
+static int remove_part(const struct exec_log *log, const char *ending)
+{
+    char path[PATH_MAX];
+
+    return name_part(log, ending, path) < 0 ||
+                   (unlink(path) < 0 && errno != ENOENT)
+               ? -1
+               : 0;
+}
+
+static void set_extent(struct exec_log *log, const struct extent *extent)
+{
+    mutex_lock(&log->lock);
+    log->extent = *extent;
+    log->loaded = true;
+    mutex_unlock(&log->lock);
 }
 
 int exec_log_start(struct exec_log *log, struct err *err)
 {
-    AUTO_FD int log_fd = open_part(log, ".log", O_RDWR | O_CREAT | O_TRUNC);
-    AUTO_FD int idx_fd =
-        log_fd < 0 ? -1 : open_part(log, ".idx", O_RDWR | O_CREAT | O_TRUNC);
-
-    if (idx_fd < 0) {
-        return err_errno(err, "make the output files");
+    if (remove_part(log, ".log") < 0 || remove_part(log, ".idx") < 0) {
+        return err_errno(err, "make room for the output");
     }
-    log->log_fd = TAKE_FD(log_fd);
-    log->idx_fd = TAKE_FD(idx_fd);
-    mutex_lock(&log->lock);
-    log->extent = (struct extent){0, 0, 0};
-    log->loaded = true;
-    mutex_unlock(&log->lock);
+    set_extent(log, &empty);
     return 0;
 }
 
@@ -164,16 +195,41 @@ static int announce(struct exec_log *log, enum command_stream stream,
     size_t done;
     int rc;
 
-    if (extent->records && log->last == stream) {
+    if (log->last == stream) {
         return 0;
     }
-    rc = write_at(log->idx_fd, &record, sizeof(record),
-                  extent->records * sizeof(record), &done);
+    rc = need_part(log, ".idx", &log->idx_fd);
     if (rc == 0) {
-        extent->records++;
+        rc = write_at(log->idx_fd, &record, sizeof(record),
+                      (extent->runs - 1) * sizeof(record), &done);
+    }
+    if (rc == 0) {
+        extent->runs++;
         log->last = stream;
     }
     return rc;
+}
+
+/* Looks whether `size` bytes of a stream can be appended to what there is. */
+static int prepare(struct exec_log *log, enum command_stream stream,
+                   size_t size, struct extent *out)
+{
+    int rc = need_part(log, ".log", &log->log_fd);
+
+    mutex_lock(&log->lock);
+    *out = log->extent;
+    mutex_unlock(&log->lock);
+    if (rc == 0 && !has_room(log->log_fd, size)) {
+        rc = -ENOSPC;
+    }
+    return rc < 0 ? rc : announce(log, stream, out);
+}
+
+static void count(struct extent *extent, enum command_stream stream,
+                  size_t size)
+{
+    extent->size += size;
+    extent->out += stream == COMMAND_STDOUT ? size : 0;
 }
 
 int exec_log_append(struct exec_log *log, enum command_stream stream,
@@ -186,18 +242,12 @@ int exec_log_append(struct exec_log *log, enum command_stream stream,
     if (log->broken) {
         return err_set(err, EIO, "the output is cut off");
     }
-    mutex_lock(&log->lock);
-    extent = log->extent;
-    mutex_unlock(&log->lock);
-    rc = has_room(log->log_fd, size) ? announce(log, stream, &extent) : -ENOSPC;
+    rc = prepare(log, stream, size, &extent);
     if (rc == 0) {
         rc = write_at(log->log_fd, data, size, extent.size, &done);
-        extent.size += done;
-        extent.out += stream == COMMAND_STDOUT ? done : 0;
+        count(&extent, stream, done);
     }
-    mutex_lock(&log->lock);
-    log->extent = extent;
-    mutex_unlock(&log->lock);
+    set_extent(log, &extent);
     if (rc < 0) {
         log->broken = true;
         errno = -rc;
@@ -213,24 +263,17 @@ ssize_t exec_log_take(struct exec_log *log, enum command_stream stream,
     off_t at;
     ssize_t n;
 
-    mutex_lock(&log->lock);
-    extent = log->extent;
-    mutex_unlock(&log->lock);
-    if (log->broken || !has_room(log->log_fd, most) ||
-        announce(log, stream, &extent) < 0) {
+    if (log->broken || prepare(log, stream, most, &extent) < 0) {
         return -EINVAL; /* Appending says what is wrong. */
     }
     at = (off_t)extent.size;
     n = splice(pipe, NULL, log->log_fd, &at, most, SPLICE_F_NONBLOCK);
     if (n > 0) {
-        extent.size += (uint64_t)n;
-        extent.out += stream == COMMAND_STDOUT ? (uint64_t)n : 0;
+        count(&extent, stream, (size_t)n);
     } else if (n < 0) {
         n = errno == EAGAIN || errno == EINTR ? -EAGAIN : -EINVAL;
     }
-    mutex_lock(&log->lock);
-    log->extent = extent;
-    mutex_unlock(&log->lock);
+    set_extent(log, &extent);
     return n;
 }
 
@@ -248,62 +291,84 @@ static enum command_stream stream_of(const struct record *record)
 static int read_records(int fd, uint64_t first, size_t count,
                         struct record *out)
 {
-    size_t size = count * sizeof(*out);
-    ssize_t n = pread(fd, out, size, (off_t)(first * sizeof(*out)));
+    size_t size;
+    ssize_t n;
 
+    if (first == 0 && count) {
+        *out++ = first_run;
+        count--;
+        first++;
+    }
+    size = count * sizeof(*out);
+    n = size ? pread(fd, out, size, (off_t)((first - 1) * sizeof(*out))) : 0;
     if (n < 0) {
         return -errno;
     }
     return (size_t)n == size ? 0 : -EIO;
 }
 
-/* Finds what an earlier daemon left. Missing files are an empty output. */
-static struct extent find_extent(const struct exec_log *log,
-                                 enum command_stream *stream)
+/* Of what an earlier daemon left: 0 where there is no file. */
+static int open_left(const struct exec_log *log, const char *ending, int *fd,
+                     uint64_t *size)
 {
-    AUTO_FD int log_fd = open_part(log, ".log", O_RDONLY);
-    AUTO_FD int idx_fd = open_part(log, ".idx", O_RDONLY);
-    struct extent extent = {0, 0, 0};
-    struct record last = {0, 0};
     struct stat st;
 
-    if (log_fd < 0 || idx_fd < 0 || fstat(log_fd, &st) < 0) {
-        return extent;
+    *size = 0;
+    *fd = open_part(log, ending, O_RDONLY);
+    if (*fd < 0) {
+        return errno == ENOENT ? 0 : -errno;
     }
-    extent.size = (uint64_t)st.st_size;
-    if (fstat(idx_fd, &st) < 0) {
-        return extent;
+    if (fstat(*fd, &st) < 0) {
+        return -errno;
     }
-    extent.records = (uint64_t)st.st_size / sizeof(last);
+    *size = (uint64_t)st.st_size;
+    return 0;
+}
+
+/* Finds what an earlier daemon left. Missing files are an empty output. */
+static int find_extent(const struct exec_log *log, struct extent *out,
+                       enum command_stream *stream)
+{
+    AUTO_FD int log_fd = -1;
+    AUTO_FD int idx_fd = -1;
+    struct extent extent = empty;
+    struct record last = first_run;
+    uint64_t size;
+    int rc = open_left(log, ".log", &log_fd, &extent.size);
+
+    if (rc == 0) {
+        rc = open_left(log, ".idx", &idx_fd, &size);
+    }
+    if (rc < 0) {
+        return rc;
+    }
+    extent.runs += size / sizeof(last);
     /* After a crash of the machine the index may be ahead of the log. */
-    while (extent.records &&
-           (read_records(idx_fd, extent.records - 1, 1, &last) < 0 ||
+    while (extent.runs > 1 &&
+           (read_records(idx_fd, extent.runs - 1, 1, &last) < 0 ||
             place_of(&last) > extent.size)) {
-        extent.records--;
+        extent.runs--;
+        last = first_run;
     }
     extent.out = last.before;
     *stream = stream_of(&last);
-    if (extent.records && stream_of(&last) == COMMAND_STDOUT) {
+    if (*stream == COMMAND_STDOUT) {
         extent.out += extent.size - place_of(&last);
     }
-    return extent;
+    *out = extent;
+    return 0;
 }
 
 int exec_log_continue(struct exec_log *log, struct err *err)
 {
-    AUTO_FD int log_fd = open_part(log, ".log", O_RDWR | O_CREAT);
-    AUTO_FD int idx_fd =
-        log_fd < 0 ? -1 : open_part(log, ".idx", O_RDWR | O_CREAT);
+    struct extent extent;
+    int rc = find_extent(log, &extent, &log->last);
 
-    if (idx_fd < 0) {
+    if (rc < 0) {
+        errno = -rc;
         return err_errno(err, "open the output files");
     }
-    log->log_fd = TAKE_FD(log_fd);
-    log->idx_fd = TAKE_FD(idx_fd);
-    mutex_lock(&log->lock);
-    log->extent = find_extent(log, &log->last);
-    log->loaded = true;
-    mutex_unlock(&log->lock);
+    set_extent(log, &extent);
     return 0;
 }
 
@@ -312,10 +377,9 @@ static struct extent extent_locked(struct exec_log *log) REQUIRES(log->lock)
     enum command_stream ignored;
 
     if (!log->loaded) {
-        log->extent = find_extent(log, &ignored);
-        log->loaded = true;
+        log->loaded = find_extent(log, &log->extent, &ignored) == 0;
     }
-    return log->extent;
+    return log->loaded ? log->extent : empty;
 }
 
 static struct extent extent_of(struct exec_log *log)
@@ -355,7 +419,7 @@ static int find_run(int fd, const struct extent *extent, enum exec_view view,
                     uint64_t offset, uint64_t *out)
 {
     uint64_t low = 0;
-    uint64_t high = extent->records;
+    uint64_t high = extent->runs;
 
     while (high - low > 1) {
         uint64_t middle = low + (high - low) / 2;
@@ -413,7 +477,7 @@ static int copy_run(struct walk *walk, const struct record *run, uint64_t end)
 static int walk_window(struct walk *walk, uint64_t first, size_t count)
 {
     struct record records[WINDOW + 1];
-    bool more = first + count < walk->extent.records;
+    bool more = first + count < walk->extent.runs;
     enum command_stream stream =
         walk->view == EXEC_STDOUT ? COMMAND_STDOUT : COMMAND_STDERR;
     int rc = read_records(walk->idx_fd, first, count + more, records);
@@ -435,8 +499,8 @@ static int walk_runs(struct walk *walk)
     int rc =
         find_run(walk->idx_fd, &walk->extent, walk->view, walk->offset, &at);
 
-    while (rc == 0 && walk->done < walk->size && at < walk->extent.records) {
-        uint64_t left = walk->extent.records - at;
+    while (rc == 0 && walk->done < walk->size && at < walk->extent.runs) {
+        uint64_t left = walk->extent.runs - at;
         size_t count = left < WINDOW ? (size_t)left : WINDOW;
 
         rc = walk_window(walk, at, count);
@@ -447,10 +511,9 @@ static int walk_runs(struct walk *walk)
 
 static int walk_view(struct walk *walk)
 {
-    static const struct record whole = {0, 0};
-
-    return walk->view == EXEC_OUTPUT ? copy_run(walk, &whole, walk->extent.size)
-                                     : walk_runs(walk);
+    return walk->view == EXEC_OUTPUT
+               ? copy_run(walk, &first_run, walk->extent.size)
+               : walk_runs(walk);
 }
 
 ssize_t exec_log_read(struct exec_log *log, enum exec_view view,
@@ -471,8 +534,10 @@ ssize_t exec_log_read(struct exec_log *log, enum exec_view view,
         return 0;
     }
     log_fd = open_part(log, ".log", O_RDONLY);
-    idx_fd = log_fd < 0 ? -1 : open_part(log, ".idx", O_RDONLY);
-    if (idx_fd < 0) {
+    if (log_fd >= 0 && walk.extent.runs > 1) {
+        idx_fd = open_part(log, ".idx", O_RDONLY);
+    }
+    if (log_fd < 0 || (idx_fd < 0 && walk.extent.runs > 1)) {
         return err_errno(err, "open the output");
     }
     walk.log_fd = log_fd;

@@ -1,8 +1,9 @@
 /*
  * A command's output on disk: DIR/N.log holds the bytes of both streams in
  * order of arrival, DIR/N.idx a record at each change of stream, written
- * before the bytes that it announces. One thread appends, any read; nothing
- * of the output is kept in memory.
+ * before the bytes that it announces. The first is made with the first byte,
+ * the second with the first byte of stderr. One thread appends, any read;
+ * nothing of the output is kept in memory.
  */
 #ifndef SESSIONFS_EXEC_LOG_H
 #define SESSIONFS_EXEC_LOG_H
@@ -30,7 +31,8 @@ void exec_log_name(struct exec_log *log, uint64_t n);
 void exec_log_free(struct exec_log *log);
 
 /**
- * Makes the files, empty, for appending.
+ * Begins the output of a new command; what a lost one of that number has left
+ * goes.
  *
  * @param log the log
  * @param err filled on failure
@@ -39,7 +41,7 @@ void exec_log_free(struct exec_log *log);
 MUST_USE int exec_log_start(struct exec_log *log, struct err *err);
 
 /**
- * Opens the files that an earlier daemon has made, for appending.
+ * Goes on with the output that an earlier daemon has begun.
  *
  * @param log the log
  * @param err filled on failure

@@ -147,6 +147,106 @@ static void a_command_without_files_has_no_output(void **state)
     exec_log_free(log);
 }
 
+static bool exists(void **state, const char *name)
+{
+    char path[128];
+
+    (void)snprintf(path, sizeof(path), "%s/%s", dir_of(state), name);
+    return access(path, F_OK) == 0;
+}
+
+static void files_are_made_at_their_first_use(void **state)
+{
+    struct model *model = calloc(1, sizeof(*model));
+    struct exec_log *log = NULL;
+    struct err err = ERR_INIT;
+    unsigned seed = 1;
+
+    assert_non_null(model);
+    assert_int_equal(exec_log_new(dir_of(state), 1, &log, &err), 0);
+    assert_int_equal(exec_log_start(log, &err), 0);
+    assert_false(exists(state, "1.log"));
+    add(model, log, COMMAND_STDOUT, "abc", 3);
+    assert_true(exists(state, "1.log"));
+    assert_false(exists(state, "1.idx"));
+    assert_all(log, model, &seed);
+    add(model, log, COMMAND_STDERR, "de", 2);
+    assert_true(exists(state, "1.idx"));
+    assert_all(log, model, &seed);
+    exec_log_free(log);
+    free(model);
+}
+
+static void output_goes_on_where_it_was_cut(void **state)
+{
+    for (int pieces = 0; pieces < 4; pieces++) {
+        struct model *model = calloc(1, sizeof(*model));
+        struct exec_log *log = NULL;
+        struct err err = ERR_INIT;
+        unsigned seed = (unsigned)pieces;
+
+        assert_non_null(model);
+        assert_int_equal(exec_log_new(dir_of(state), 1, &log, &err), 0);
+        assert_int_equal(exec_log_start(log, &err), 0);
+        for (int i = 0; i < 5; i++) {
+            fill(log, model, &seed, pieces);
+            exec_log_free(log);
+            assert_int_equal(exec_log_new(dir_of(state), 1, &log, &err), 0);
+            assert_int_equal(exec_log_continue(log, &err), 0);
+        }
+        assert_all(log, model, &seed);
+        exec_log_free(log);
+        free(model);
+    }
+}
+
+static void what_a_lost_command_left_is_not_shown(void **state)
+{
+    struct exec_log *log = NULL;
+    struct exec_log *next = NULL;
+    struct err err = ERR_INIT;
+
+    assert_int_equal(exec_log_new(dir_of(state), 1, &log, &err), 0);
+    assert_int_equal(exec_log_start(log, &err), 0);
+    assert_int_equal(exec_log_append(log, COMMAND_STDERR, "old", 3, &err), 0);
+    exec_log_free(log);
+    assert_int_equal(exec_log_new(dir_of(state), 1, &log, &err), 0);
+    assert_int_equal(exec_log_start(log, &err), 0);
+    assert_int_equal(exec_log_size(log, EXEC_OUTPUT), 0);
+    assert_int_equal(exec_log_new(dir_of(state), 1, &next, &err), 0);
+    assert_int_equal(exec_log_size(next, EXEC_OUTPUT), 0);
+    exec_log_free(next);
+    exec_log_free(log);
+}
+
+/* As it was written when the first run had a record too. */
+static void an_index_with_the_first_run_is_read(void **state)
+{
+    static const uint64_t records[][2] = {{0, 0}, {3 << 1 | 1, 3}};
+    struct model *model = calloc(1, sizeof(*model));
+    struct exec_log *log = NULL;
+    struct err err = ERR_INIT;
+    unsigned seed = 1;
+    char path[128];
+    FILE *idx;
+
+    assert_non_null(model);
+    assert_int_equal(exec_log_new(dir_of(state), 1, &log, &err), 0);
+    assert_int_equal(exec_log_start(log, &err), 0);
+    add(model, log, COMMAND_STDOUT, "abc", 3);
+    add(model, log, COMMAND_STDERR, "de", 2);
+    exec_log_free(log);
+    (void)snprintf(path, sizeof(path), "%s/1.idx", dir_of(state));
+    idx = fopen(path, "w");
+    assert_non_null(idx);
+    assert_int_equal(fwrite(records, sizeof(records), 1, idx), 1);
+    assert_int_equal(fclose(idx), 0);
+    assert_int_equal(exec_log_new(dir_of(state), 1, &log, &err), 0);
+    assert_all(log, model, &seed);
+    exec_log_free(log);
+    free(model);
+}
+
 static void an_announcement_without_bytes_does_no_harm(void **state)
 {
     struct model *model = calloc(1, sizeof(*model));
@@ -241,6 +341,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         T(any_interleaving_reads_back),
         T(a_command_without_files_has_no_output),
+        T(files_are_made_at_their_first_use),
+        T(output_goes_on_where_it_was_cut),
+        T(what_a_lost_command_left_is_not_shown),
+        T(an_index_with_the_first_run_is_read),
         T(an_announcement_without_bytes_does_no_harm),
         T(a_full_disk_is_told_and_what_fitted_is_kept),
         T(output_leaves_room_on_its_disk),
