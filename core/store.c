@@ -94,38 +94,12 @@ static const char *const migrations[] = {
     " PRIMARY KEY (session, to_key, from_key)) WITHOUT ROWID;",
 };
 
-/* The errno of a failed SQLite call. */
-static int code_of(int sqlite_rc)
-{
-    switch (sqlite_rc & 0xff) {
-    case SQLITE_FULL:
-        return ENOSPC;
-    case SQLITE_NOMEM:
-        return ENOMEM;
-    case SQLITE_CONSTRAINT:
-        return EEXIST;
-    case SQLITE_READONLY:
-        return EROFS;
-    case SQLITE_BUSY:
-    case SQLITE_LOCKED:
-        return EBUSY;
-    default:
-        return EIO;
-    }
-}
-
-static int fail(struct store *store, struct err *err) REQUIRES(store->lock)
-{
-    return err_set(err, code_of(sqlite3_extended_errcode(store->db)),
-                   "database: %s", sqlite3_errmsg(store->db));
-}
-
 static int run_text(struct store *store, const char *sql, struct err *err)
     REQUIRES(store->lock)
 {
     return sqlite3_exec(store->db, sql, NULL, NULL, NULL) == SQLITE_OK
                ? 0
-               : fail(store, err);
+               : store_fail(store, err);
 }
 
 static int user_version(struct store *store, int64_t *out, struct err *err)
@@ -142,7 +116,7 @@ static int user_version(struct store *store, int64_t *out, struct err *err)
         *out = sqlite3_column_int64(stmt, 0);
         rc = 0;
     }
-    (void)sqlite3_finalize(stmt);
+    store_finish(store, stmt);
     return rc;
 }
 
@@ -215,7 +189,7 @@ static int open_locked(struct store *store, const char *dir, struct err *err)
     if (sqlite3_open_v2(path, &store->db,
                         SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX,
                         NULL) != SQLITE_OK) {
-        return store->db ? fail(store, err)
+        return store->db ? store_fail(store, err)
                          : err_set(err, ENOMEM, "out of memory");
     }
     (void)sqlite3_busy_timeout(store->db, BUSY_MS);
@@ -309,6 +283,7 @@ void store_close(struct store *store)
         return;
     }
     mutex_lock(&store->lock);
+    store_forget(store);
     (void)sqlite3_close(store->db);
     store->db = NULL;
     mutex_unlock(&store->lock);
@@ -317,129 +292,4 @@ void store_close(struct store *store)
     store_dir_closed(store->lock_fd);
     cleanup_fd(&store->lock_fd);
     free(store);
-}
-
-static int bind_one(sqlite3_stmt *stmt, int i, char kind, va_list *va)
-{
-    const void *data;
-
-    switch (kind) {
-    case 'i':
-        return sqlite3_bind_int64(stmt, i, va_arg(*va, int64_t));
-    case 't':
-        return sqlite3_bind_text(stmt, i, va_arg(*va, const char *), -1,
-                                 SQLITE_STATIC);
-    case 'b':
-        data = va_arg(*va, const void *);
-        return sqlite3_bind_blob64(stmt, i, data, va_arg(*va, size_t),
-                                   SQLITE_STATIC);
-    default:
-        abort();
-    }
-}
-
-static int prepare(struct store *store, sqlite3_stmt **out, struct err *err,
-                   const char *sql, const char *kinds, va_list *va)
-    REQUIRES(store->lock)
-{
-    sqlite3_stmt *stmt = NULL;
-    int rc = sqlite3_prepare_v2(store->db, sql, -1, &stmt, NULL);
-
-    for (int i = 0; rc == SQLITE_OK && kinds[i]; i++) {
-        rc = bind_one(stmt, i + 1, kinds[i], va);
-    }
-    if (rc != SQLITE_OK) {
-        rc = fail(store, err);
-        (void)sqlite3_finalize(stmt);
-        return rc;
-    }
-    *out = stmt;
-    return 0;
-}
-
-int store_query(struct store *store, sqlite3_stmt **out, struct err *err,
-                const char *sql, const char *kinds, ...)
-{
-    va_list va;
-    int rc;
-
-    va_start(va, kinds);
-    rc = prepare(store, out, err, sql, kinds, &va);
-    va_end(va);
-    return rc;
-}
-
-int store_run(struct store *store, struct err *err, const char *sql,
-              const char *kinds, ...)
-{
-    sqlite3_stmt *stmt = NULL;
-    va_list va;
-    int rc;
-
-    va_start(va, kinds);
-    rc = prepare(store, &stmt, err, sql, kinds, &va);
-    va_end(va);
-    if (rc == 0) {
-        rc = store_step(store, stmt, err);
-        (void)sqlite3_finalize(stmt);
-    }
-    return rc < 0 ? rc : 0;
-}
-
-int store_step(struct store *store, sqlite3_stmt *stmt, struct err *err)
-{
-    int rc = sqlite3_step(stmt);
-
-    if (rc == SQLITE_ROW) {
-        return 1;
-    }
-    return rc == SQLITE_DONE ? 0 : fail(store, err);
-}
-
-int store_begin(struct store *store, struct err *err)
-{
-    return run_text(store, "BEGIN IMMEDIATE", err);
-}
-
-int store_end(struct store *store, int rc, struct err *err)
-{
-    if (rc == 0) {
-        rc = run_text(store, "COMMIT", err);
-    }
-    if (rc < 0) {
-        /* Fails where the error has rolled back already. */
-        (void)sqlite3_exec(store->db, "ROLLBACK", NULL, NULL, NULL);
-    }
-    return rc;
-}
-
-ssize_t store_numbers(struct store *store, sqlite3_stmt *stmt, uint64_t *out,
-                      size_t most, struct err *err)
-{
-    size_t count = 0;
-    int rc = 1;
-
-    while (count < most && rc > 0) {
-        rc = store_step(store, stmt, err);
-        if (rc > 0) {
-            out[count++] = (uint64_t)sqlite3_column_int64(stmt, 0);
-        }
-    }
-    (void)sqlite3_finalize(stmt);
-    return rc < 0 ? rc : (ssize_t)count;
-}
-
-char *store_text(sqlite3_stmt *stmt, int column, int *rc)
-{
-    const void *text = sqlite3_column_text(stmt, column);
-    char *copy;
-
-    if (!text) {
-        return NULL;
-    }
-    copy = strdup(text);
-    if (!copy) {
-        *rc = -ENOMEM;
-    }
-    return copy;
 }

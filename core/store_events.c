@@ -35,7 +35,7 @@ static int find_end(struct store *store, uint64_t number, struct place *out,
         out->seq = rc ? sqlite3_column_int64(stmt, 0) : 1;
         out->offset = rc ? sqlite3_column_int64(stmt, 1) : 0;
     }
-    (void)sqlite3_finalize(stmt);
+    store_finish(store, stmt);
     return rc < 0 ? rc : 0;
 }
 
@@ -164,7 +164,7 @@ static int find_begin(struct store *store, uint64_t number, uint64_t *out,
     if (rc > 0) {
         *out = (uint64_t)sqlite3_column_int64(stmt, 0);
     }
-    (void)sqlite3_finalize(stmt);
+    store_finish(store, stmt);
     return rc < 0 ? rc : 0;
 }
 
@@ -194,7 +194,7 @@ static ssize_t read_locked(struct store *store, uint64_t number,
         done += n;
         rc = store_step(store, stmt, err);
     }
-    (void)sqlite3_finalize(stmt);
+    store_finish(store, stmt);
     return rc < 0 ? rc : (ssize_t)done;
 }
 
@@ -300,7 +300,7 @@ static int failures_locked(struct store *store, uint64_t number,
         rc = rc < 0 ? err_set(err, -rc, "cannot list the failures")
                     : store_step(store, stmt, err);
     }
-    (void)sqlite3_finalize(stmt);
+    store_finish(store, stmt);
     return rc;
 }
 

@@ -187,7 +187,7 @@ static int load_locked(struct store *store, uint64_t number, uint64_t n,
     } else if (rc == 0) {
         rc = err_set(err, ENOENT, "no such command");
     }
-    (void)sqlite3_finalize(stmt);
+    store_finish(store, stmt);
     return rc;
 }
 
@@ -223,7 +223,7 @@ static int blob_locked(struct store *store, const char *sql, uint64_t number,
         rc = buf_add(out, data, (size_t)sqlite3_column_bytes(stmt, 0));
         rc = rc < 0 ? err_set(err, -rc, "cannot read the command") : 0;
     }
-    (void)sqlite3_finalize(stmt);
+    store_finish(store, stmt);
     return rc;
 }
 
@@ -329,7 +329,7 @@ static int find_open(struct store *store, struct exec_key *key, struct err *err)
         key->number = (uint64_t)sqlite3_column_int64(stmt, 0);
         key->n = (uint64_t)sqlite3_column_int64(stmt, 1);
     }
-    (void)sqlite3_finalize(stmt);
+    store_finish(store, stmt);
     return rc;
 }
 

@@ -7,19 +7,34 @@
 
 #include <sqlite3.h>
 
+enum {
+    STORE_STMTS = 64
+};
+
+/* A statement that stays prepared. */
+struct store_stmt {
+    sqlite3_stmt *stmt;
+    bool used; /* By somebody who has not given it back. */
+};
+
 struct store {
     struct mutex lock; /* Of all GUARDED members below. */
     sqlite3 *db GUARDED;
+    struct store_stmt stmts[STORE_STMTS] GUARDED;
     unsigned events_keep; /* 0: all. */
     int reserve;          /* A file that keeps room for deletions; -1: none. */
     bool cut_off;         /* The one before did not come to its end. */
     int lock_fd; /* Holds the lock of the directory while it is open. */
 };
 
+/* What the last failed call of SQLite said, as an error. */
+MUST_USE int store_fail(struct store *store, struct err *err)
+    REQUIRES(store->lock);
+
 /*
  * Prepares a statement and binds its parameters, which `kinds` names in order:
  * `i` an int64_t, `t` a text or NULL, `b` a blob and its size_t. Texts and
- * blobs are borrowed until the statement ends.
+ * blobs are borrowed until the statement ends, which store_finish() tells.
  */
 MUST_USE int store_query(struct store *store, sqlite3_stmt **out,
                          struct err *err, const char *sql, const char *kinds,
@@ -28,6 +43,13 @@ MUST_USE int store_query(struct store *store, sqlite3_stmt **out,
 /* The same, run to its end; it gives no rows. */
 MUST_USE int store_run(struct store *store, struct err *err, const char *sql,
                        const char *kinds, ...) REQUIRES(store->lock);
+
+/* Gives a statement back; NULL is fine. */
+void store_finish(struct store *store, sqlite3_stmt *stmt)
+    REQUIRES(store->lock);
+
+/* Frees those that stay prepared, before the database is closed. */
+void store_forget(struct store *store) REQUIRES(store->lock);
 
 /* Steps: 1 for a row, 0 at the end, or a negative errno. */
 MUST_USE int store_step(struct store *store, sqlite3_stmt *stmt,

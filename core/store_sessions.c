@@ -85,7 +85,7 @@ static int one_session(struct store *store, sqlite3_stmt *stmt,
     } else if (rc == 0) {
         rc = err_set(err, ENOENT, "no such session");
     }
-    (void)sqlite3_finalize(stmt);
+    store_finish(store, stmt);
     return rc;
 }
 
@@ -234,7 +234,7 @@ static ssize_t list_locked(struct store *store, uint64_t after,
             count++;
         }
     }
-    (void)sqlite3_finalize(stmt);
+    store_finish(store, stmt);
     return rc < 0 ? rc : (ssize_t)count;
 }
 
@@ -293,7 +293,7 @@ int store_provider_used(struct store *store, const char *provider,
                      "t", provider);
     if (rc == 0) {
         rc = store_step(store, stmt, err);
-        (void)sqlite3_finalize(stmt);
+        store_finish(store, stmt);
     }
     mutex_unlock(&store->lock);
     return rc;

@@ -84,7 +84,7 @@ static int load_locked(struct store *store, uint64_t number,
     } else if (rc == 0) {
         rc = err_set(err, ENOENT, "there is no sandbox");
     }
-    (void)sqlite3_finalize(stmt);
+    store_finish(store, stmt);
     return rc;
 }
 
@@ -232,7 +232,7 @@ each_figure(struct store *store, const char *sql,
         fn(out, text ? text : "", (uint64_t)sqlite3_column_int64(stmt, 1));
         rc = store_step(store, stmt, err);
     }
-    (void)sqlite3_finalize(stmt);
+    store_finish(store, stmt);
     return rc;
 }
 

@@ -32,4 +32,11 @@ if [ -n "$found" ]; then
     printf 'a provider is named outside fs/main.c:\n%s\n' "$found"
     failed=1
 fi
+
+found=$(git ls-files -z core | xargs -0 grep -n 'sqlite3_finalize' |
+    grep -v '^core/store_stmt\.c:')
+if [ -n "$found" ]; then
+    printf 'a statement is not given back by store_finish():\n%s\n' "$found"
+    failed=1
+fi
 exit $failed
