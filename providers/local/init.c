@@ -391,6 +391,7 @@ static void reap(struct init *init)
 static int set_up(struct init *init, struct err *err)
 {
     sigset_t child;
+    int rc;
 
     (void)signal(SIGCHLD, SIG_DFL);
     (void)sigemptyset(&child);
@@ -400,7 +401,8 @@ static int set_up(struct init *init, struct err *err)
     if (clearenv() != 0 || init->signals < 0) {
         return err_errno(err, "cannot set up process 1");
     }
-    return 0;
+    rc = filter_install(init->plan->filter);
+    return rc < 0 ? err_set(err, -rc, "cannot install the seccomp filter") : 0;
 }
 
 void init_serve(const struct init_plan *plan)

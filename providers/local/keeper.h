@@ -104,13 +104,22 @@ MUST_USE int filter_build(struct filter *out, struct err *err);
 void filter_done(struct filter *filter);
 
 /**
- * Puts the filters on the calling process, which has no_new_privs. In a
- * command's process.
+ * Puts the filters on the calling process, which has no_new_privs, and on all
+ * that it will start. In process 1, once: the kernel takes long over them. They
+ * leave it clone3, by which it starts commands.
  *
  * @param filter as built
  * @return 0 or a negative errno
  */
 MUST_USE int filter_install(const struct filter *filter);
+
+/**
+ * Takes clone3 from the calling process, since no filter sees what it is asked
+ * for. In a command's process.
+ *
+ * @return 0 or a negative errno
+ */
+MUST_USE int filter_take_clone3(void);
 
 /* ---- tree.c: what of this machine a sandbox sees. ---- */
 

@@ -143,7 +143,7 @@ NORETURN static void be_command(const struct init_plan *plan,
         rc = err_errno(&err, "cannot work in '%s'", request->cwd);
     }
     if (rc == 0) {
-        rc = filter_install(plan->filter);
+        rc = filter_take_clone3();
         if (rc < 0) {
             (void)err_set(&err, -rc, "cannot install the seccomp filter");
         }
