@@ -215,8 +215,9 @@ static void finish(struct running *running)
     }
     running->phase = RUNNING_OVER;
     note_limit(running);
-    box_sweep(running->box, TAKE_PTR(running->cgroup_name));
     running->sink->exited(running->arg, &running->result);
+    /* While another thread records the end. */
+    box_sweep(running->box, TAKE_PTR(running->cgroup_name));
     close_if_done(running);
 }
 
