@@ -39,14 +39,14 @@ static const struct scale scale_full = {
 };
 
 static const struct scale scale_quick = {
-    .rounds = 3,
-    .files = 300,
+    .rounds = 2,
+    .files = 200,
     .pieces = 8,
     .blocks = 2000,
     .dirs = 10,
-    .units = 4,
+    .units = 2,
     .transactions = 20,
-    .commands = 60,
+    .commands = 40,
 };
 
 struct options {
