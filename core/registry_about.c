@@ -80,7 +80,7 @@ static int tell_capabilities(const struct provider_ops *ops, struct buf *out)
     }
     if (rc == 0) {
         rc = buf_printf(out, "    %-3s  checkpoints\n",
-                        ops->checkpoint ? "yes" : "no");
+                        ops->checkpoint || ops->snapshots ? "yes" : "no");
     }
     return rc;
 }

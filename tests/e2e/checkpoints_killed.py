@@ -1,0 +1,158 @@
+"""What checkpoints_killed.c does while daemons die, and what it finds after.
+
+usage: checkpoints_killed.py work|check SESSION JOURNAL PROVIDER
+
+The journal has a line for each thing that was asked for, before it is, and one
+when it was told that it succeeded. Each command writes a number of its own to
+the file f, so that the tree of a checkpoint is known by it.
+"""
+import errno
+import json
+import os
+import random
+import sys
+
+what, session, journal, provider = sys.argv[1:]
+sessions = os.path.dirname(session)
+shell = "echo %d > f" if provider == "local" else "write f %d"
+
+
+def at(*parts):
+    return os.path.join(session, *parts)
+
+
+def put(path, text):
+    fd = os.open(path, os.O_WRONLY)
+    try:
+        os.write(fd, text.encode())
+    finally:
+        os.close(fd)
+
+
+def note(**entry):
+    with open(journal, "a") as f:
+        f.write(json.dumps(entry) + "\n")
+
+
+def entries():
+    try:
+        with open(journal) as f:
+            return [json.loads(line) for line in f]
+    except FileNotFoundError:
+        return []
+
+
+def labels():
+    return [line.split()[0] for line in open(at("checkpoints.log"))]
+
+
+def command(n):
+    note(op="exec", n=n)
+    fd = os.open(at("exec.json"), os.O_RDWR)
+    try:
+        os.write(fd, json.dumps({"command": shell % n}).encode())
+        answer = json.loads(os.read(fd, 65536))
+    finally:
+        os.close(fd)
+    if answer["status"] == "exited":
+        note(op="exec", n=n, key=str(answer["checkpoint"]))
+
+
+def act(n):
+    op = random.choice(["exec"] * 4 + ["name", "restore", "drop", "fork",
+                                       "write"])
+    known = labels()
+    some = random.choice(known) if known else None
+    if op == "exec" or not some:
+        command(n)
+    elif op == "name":
+        note(op="name", name="n%d" % n)
+        os.mkdir(at("checkpoints", "n%d" % n))
+        note(op="name", name="n%d" % n, done=True)
+    elif op == "restore":
+        note(op="restore", name=some)
+        put(at("restore"), some)
+        note(op="restore", name=some, done=True)
+    elif op == "drop":
+        note(op="drop", name=some)
+        put(at("checkpoints.log"), "drop " + some)
+        note(op="drop", name=some, done=True)
+    elif op == "write":
+        with open(at("workspace", "w"), "w") as f:
+            f.write("%d\n" % n)
+    else:
+        fork = os.path.join(sessions, "fork%d" % n)
+        put(at("fork"), "fork%d %s" % (n, some))
+        note(op="fork", name="fork%d" % n, done=True)
+        put(os.path.join(fork, "status"), "absent")
+        os.rmdir(fork)
+        note(op="fork", name="fork%d" % n, gone=True)
+
+
+def work():
+    n = sum("n" in entry for entry in entries()) * 100 + 1
+    while True:
+        n += 1
+        try:
+            act(n)
+        except OSError as e:
+            # Nobody answers any more, or a sandbox died with its daemon.
+            if not os.path.exists(at("status")):
+                return
+            if e.errno not in (errno.ENOTCONN, errno.ECONNABORTED, errno.EIO,
+                               errno.ESTALE):
+                raise
+
+
+def text_of(path):
+    try:
+        with open(path) as f:
+            return f.read()
+    except FileNotFoundError:
+        return None
+
+
+def check():
+    asked = entries()
+    known = labels()
+    listed = os.listdir(at("checkpoints"))
+    assert sorted(known) == sorted(listed), (known, listed)
+    assert len(set(known)) == len(known), known
+    dropped = {e["name"] for e in asked if e["op"] == "drop"}
+    gone = {e["name"] for e in asked if e["op"] == "drop" and "done" in e}
+    assert not gone & set(known), gone & set(known)
+    numbers = {str(e["n"]) + "\n" for e in asked if e["op"] == "exec"}
+    for label in known:
+        f = text_of(at("checkpoints", label, "f"))
+        assert f is None or f in numbers, (label, f)
+    for e in asked:
+        if "key" in e and e["key"] not in dropped:
+            f = text_of(at("checkpoints", e["key"], "f"))
+            assert f == "%d\n" % e["n"], (e, f)
+        if e["op"] == "name" and "done" in e and e["name"] not in dropped:
+            assert e["name"] in known, (e, known)
+    for name in os.listdir(sessions):
+        if name.startswith("fork"):
+            # It is whole: it appears when it is complete.
+            fork = os.path.join(sessions, name)
+            first = os.path.join(fork, "checkpoints", "1")
+            if os.path.exists(first):
+                f = text_of(os.path.join(first, "f"))
+                assert f is None or f in numbers, (name, f)
+            put(os.path.join(fork, "status"), "absent")
+            os.rmdir(fork)
+    # All goes on, with a number of its own.
+    before = [int(label) for label in known if label.isdigit()]
+    put(at("status"), "running")
+    f = text_of(at("workspace", "f"))
+    assert f is None or f in numbers, f
+    n = 1000000 + len(asked)
+    command(n)
+    last = entries()[-1]
+    assert last["n"] == n and "key" in last, last
+    assert not before or int(last["key"]) > max(before), (last, before)
+    assert text_of(at("workspace", "f")) == "%d\n" % n
+    print(sum("done" in e or "key" in e for e in asked))
+
+
+work() if what == "work" else check()
