@@ -117,7 +117,7 @@ static int one(struct store *store, sqlite3_stmt *stmt, struct checkpoint *out,
         (void)snprintf(out->name, sizeof(out->name), "%s",
                        name ? (const char *)name : "");
     }
-    (void)sqlite3_finalize(stmt);
+    store_finish(store, stmt);
     return rc;
 }
 
@@ -362,7 +362,7 @@ static int sum_locked(struct store *store, uint64_t number, uint64_t but,
         };
         rc = 0;
     }
-    (void)sqlite3_finalize(stmt);
+    store_finish(store, stmt);
     return rc;
 }
 
@@ -416,7 +416,7 @@ static int changes_locked(struct store *store, uint64_t number, uint64_t from,
     } else if (rc == 0) {
         rc = err_set(err, ENOENT, "these changes are not kept");
     }
-    (void)sqlite3_finalize(stmt);
+    store_finish(store, stmt);
     return rc;
 }
 
