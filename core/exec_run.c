@@ -64,7 +64,9 @@ static ssize_t sink_take(void *arg, enum command_stream stream, int pipe,
                          size_t most)
 {
     struct exec *exec = arg;
-    ssize_t n = exec_log_take(exec->log, stream, pipe, most);
+    ssize_t n = exec->discard
+                    ? -EINVAL /* It is read, and comes to sink_output(). */
+                    : exec_log_take(exec->log, stream, pipe, most);
 
     if (n > 0) {
         session_touch(exec->job.session);

@@ -50,6 +50,8 @@ enum provider_flags {
     PROVIDER_MEMORY_KEPT = 1 << 5,       /* pause keeps processes. */
     PROVIDER_ENDS_WITH_US = 1 << 6,      /* Processes may end when it is closed
                                             or dies; it tells states at once. */
+    PROVIDER_BASE = 1 << 7, /* A workspace starts from the directory that the
+                               key `base` names. */
 };
 
 /* What an engine says of a sandbox. */

@@ -245,6 +245,12 @@ MUST_USE int registry_each(struct registry *registry, uint64_t after,
                                       const char *id),
                            void *arg, struct err *err);
 
+/**
+ * @param registry the registry
+ * @return whether no sandbox runs, or is being made or deleted
+ */
+bool registry_at_rest(struct registry *registry);
+
 /** @param registry the registry @return how many sessions there are */
 uint64_t registry_count(struct registry *registry);
 

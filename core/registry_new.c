@@ -187,14 +187,9 @@ int registry_new(struct registry *registry, const char *text, size_t size,
 
 /* ---- By the operator ---- */
 
-static bool has_base(const struct provider_ops *ops)
+static bool starts_from_base(const struct provider_ops *ops)
 {
-    const struct config_key *key = ops ? ops->keys : NULL;
-
-    while (key && key->name && strcmp(key->name, CONFIG_BASE) != 0) {
-        key++;
-    }
-    return key && key->name;
+    return ops && (ops->flags & PROVIDER_BASE);
 }
 
 /* Writes a base into a provider_config that has none. */
@@ -226,7 +221,8 @@ static int add_by(struct registry *registry, const char *id, const char *base,
 {
     int rc = 0;
 
-    *lacks = base && !has_base(registry_ops(registry, config->provider));
+    *lacks =
+        base && !starts_from_base(registry_ops(registry, config->provider));
     if (base && !*lacks) {
         rc = set_base(config, base, err);
     }

@@ -86,3 +86,22 @@ int registry_statfs(struct registry *registry, struct statvfs *out,
                ? err_errno(err, "statvfs of the state directory")
                : 0;
 }
+
+bool registry_at_rest(struct registry *registry)
+{
+    static const enum session_status busy[] = {
+        SESSION_STARTING, SESSION_RUNNING, SESSION_DELETING};
+    struct err ignored = ERR_INIT;
+    bool rest;
+
+    mutex_lock(&registry->lock);
+    rest = registry->jobs == 0;
+    mutex_unlock(&registry->lock);
+    for (size_t i = 0; i < ARRAY_SIZE(busy) && rest; i++) {
+        uint64_t number;
+
+        rest = store_state_list(registry->store, busy[i], 0, &number, 1,
+                                &ignored) == 0;
+    }
+    return rest;
+}

@@ -119,6 +119,17 @@ void session_destroy(struct session *session, const struct caller *caller,
  */
 void session_touch(struct session *session);
 
+/**
+ * Tells where the sandbox has its workspace.
+ *
+ * @param session the session
+ * @param out     a path as the sandbox sees it, the caller's to free
+ * @param err     filled on failure
+ * @return 0, -ENOENT where there is no sandbox or it does not say, -ENOMEM
+ */
+MUST_USE int session_workspace_path(struct session *session, char **out,
+                                    struct err *err);
+
 /* ---- Config ---- */
 
 /**

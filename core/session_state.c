@@ -454,3 +454,23 @@ void session_observe(struct session *session)
         session_unref(session);
     }
 }
+
+int session_workspace_path(struct session *session, char **out, struct err *err)
+{
+    const char *path = NULL;
+    int rc = -ENOENT;
+
+    mutex_lock(&session->lock);
+    if (session->has_record) {
+        path = session->record.instance.workspace_path;
+    }
+    if (path) {
+        *out = strdup(path);
+        rc = *out ? 0 : -ENOMEM;
+    }
+    mutex_unlock(&session->lock);
+    return rc < 0 ? err_set(err, -rc,
+                            rc == -ENOMEM ? "out of memory"
+                                          : "there is no sandbox")
+                  : 0;
+}

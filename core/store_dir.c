@@ -98,7 +98,7 @@ static int make_path(const char *dir, struct err *err)
                : 0;
 }
 
-static int open_dir(const char *dir, int *out, struct err *err)
+int store_dir_make(const char *dir, int *out, struct err *err)
 {
     AUTO_FD int fd = -1;
     int rc;
@@ -226,7 +226,7 @@ int store_dir_lock(const char *dir, int64_t wait_ms, int *lock_fd,
 {
     AUTO_FD int dir_fd = -1;
     AUTO_FD int fd = -1;
-    int rc = open_dir(dir, &dir_fd, err);
+    int rc = store_dir_make(dir, &dir_fd, err);
 
     if (rc < 0) {
         return rc;

@@ -8,6 +8,16 @@
 #include <stdint.h>
 
 /**
+ * Makes a state directory where it is missing.
+ *
+ * @param dir absolute
+ * @param out open on it, on success
+ * @param err filled on failure
+ * @return 0, -EPERM for one that is not ours, or another negative errno
+ */
+MUST_USE int store_dir_make(const char *dir, int *out, struct err *err);
+
+/**
  * Makes a state directory and takes its lock.
  *
  * @param dir     absolute

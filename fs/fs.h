@@ -38,9 +38,10 @@ struct fs {
     struct parks *parks;
     struct pollers *pollers;
     struct kernel *kernel;
-    int64_t end_ms; /* How long the end may take. */
-    uid_t uid;      /* The mounting user, */
-    gid_t gid;      /* and the group: the owners of the control files. */
+    struct server *server; /* NULL: nobody is served but the mount's users. */
+    int64_t end_ms;        /* How long the end may take. */
+    uid_t uid;             /* The mounting user, */
+    gid_t gid;             /* and the group: the owners of the control files. */
     atomic_ulong failures[FS_ERRNOS]; /* Answers by their errno. */
     bool shared;                      /* The group may use them. */
 };

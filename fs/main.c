@@ -14,7 +14,9 @@
 #include "fs/park.h"
 #include "fs/poll.h"
 #include "fs/run.h"
+#include "fs/serve.h"
 #include "fs/signals.h"
+#include "fs/start.h"
 #include "fs/stats.h"
 
 #include <errno.h>
@@ -30,8 +32,7 @@
 #include <unistd.h>
 
 enum {
-    MAX_THREADS = 16,
-    OVERTIME_MS = 10000, /* What an end may take besides its timeout. */
+    MAX_THREADS = 16
 };
 
 static void workspace_changed(void *arg, struct session *session)
@@ -205,22 +206,8 @@ static int new_parts(struct fs *fs, const struct options *options,
 /* What needs threads: after the fork. */
 static int start(struct fs *fs, const struct options *options, struct err *err)
 {
-    struct registry_config config = {
-        .state_dir = options->state,
-        .provider = options->provider,
-        .profiles = options->profiles[0] ? options->profiles : NULL,
-        .base = options->base[0] ? options->base : NULL,
-        .mount = options->mount_point,
-        .trust_config = options->trust == OPTIONS_TRUST_CONFIG,
-        .uid = fs->uid,
-        .gid = fs->gid,
-        .on_unmount = (enum registry_end)options->on_unmount,
-        .wait_ms = fs->end_ms + OVERTIME_MS,
-        .events_keep = options->events_keep,
-        .execs_keep = options->execs_keep,
-        .raw_links = options->links == OPTIONS_LINKS_RAW,
-        .hooks = {fs, workspace_changed, session_news, sandbox_left},
-    };
+    const struct registry_hooks hooks = {fs, workspace_changed, session_news,
+                                         sandbox_left};
     int rc = loop_new(&fs->loop, err);
 
     fs->mount.stats = stats_write;
@@ -232,8 +219,19 @@ static int start(struct fs *fs, const struct options *options, struct err *err)
     if (!fs->parks) {
         return err_set(err, ENOMEM, "out of memory");
     }
-    config.loop = fs->loop;
-    return registry_open(&config, provider_table, &fs->mount.registry, err);
+    return start_registry(options, provider_table, fs->loop, &hooks,
+                          &fs->mount.registry, err);
+}
+
+/* `sessionfs serve` finds the sessions of a mount too. */
+static void serve_others(struct fs *fs, const struct options *options)
+{
+    struct err err = ERR_INIT;
+
+    if (!options->read_only && server_open(fs->mount.registry, options->state,
+                                           &fs->server, &err) < 0) {
+        log_warning("'sessionfs serve' will not find this mount: %s", err.msg);
+    }
 }
 
 /* From the outside in: requests, notifications, the mount, the sessions. */
@@ -254,6 +252,7 @@ static void stop(struct fs *fs)
     if (fs->inodes) {
         inode_table_clear(fs->inodes);
     }
+    server_close(fs->server);
     if (!registry_close(fs->mount.registry, fs->end_ms)) {
         log_error("a call of an engine does not end; it is left behind");
         _exit(EXIT_FAILURE);
@@ -284,6 +283,7 @@ static int run(struct fs *fs, const struct options *options,
         return rc;
     }
     tell_mounted(fs, options);
+    serve_others(fs, options);
     daemon_ready(daemon, options);
     rc = serve_requests(fs, err);
     /* At once, for who starts another. */
@@ -298,7 +298,7 @@ static int mount_and_serve(const struct options *options, struct err *err)
     struct daemon daemon;
     struct fs fs = {
         .mount = {.started_us = clock_wall_us()},
-        .end_ms = INT64_C(1000) * options->unmount_timeout,
+        .end_ms = start_end_ms(options),
         .uid = getuid(),
         .gid = options->gid,
         .shared = options->group[0] != '\0',
@@ -318,12 +318,39 @@ static int mount_and_serve(const struct options *options, struct err *err)
     return rc;
 }
 
-/* Whether `run` names the client: where mount(8) mounts from a source of that
- * name, options follow, which the client has not. */
-static bool is_client(int argc, char **argv)
+/* Whether a word says what the program is to be: where mount(8) mounts from a
+ * source of that name, the mount point and options follow. */
+static bool is_word(int argc, char **argv, const char *word)
 {
-    return argc > 1 && strcmp(argv[1], "run") == 0 &&
-           !(argc > 3 && strcmp(argv[3], "-o") == 0);
+    return argc > 1 && strcmp(argv[1], word) == 0 &&
+           !(argc > 3 && argv[2][0] != '-' && strcmp(argv[3], "-o") == 0);
+}
+
+/* What serves, in one way or another. */
+static int serve(const struct options *options)
+{
+    struct err err = ERR_INIT;
+    int rc;
+
+    log_setup(LOG_TO_STDERR, options->debug ? LOG_LEVEL_DEBUG : LOG_LEVEL_INFO);
+    /* Modes of files are those that requests ask for. */
+    (void)umask(0);
+    raise_fd_limit();
+    forbid_core_dumps();
+    rc = options->serve ? serve_main(options, provider_table, &err)
+                        : mount_and_serve(options, &err);
+    if (rc < 0) {
+        log_error("%s", err.msg);
+        return EXIT_FAILURE;
+    }
+    return EXIT_SUCCESS;
+}
+
+static int parse(int argc, char **argv, struct options *out, struct err *err)
+{
+    return is_word(argc, argv, "serve")
+               ? options_parse_serve(argc - 1, argv + 1, out, err)
+               : options_parse(argc, argv, out, err);
 }
 
 int main(int argc, char **argv)
@@ -331,10 +358,10 @@ int main(int argc, char **argv)
     struct options options;
     struct err err = ERR_INIT;
 
-    if (is_client(argc, argv)) {
+    if (is_word(argc, argv, "run")) {
         return run_main(argc - 1, argv + 1);
     }
-    if (options_parse(argc, argv, &options, &err) < 0) {
+    if (parse(argc, argv, &options, &err) < 0) {
         (void)fprintf(stderr, "sessionfs: %s\n", err.msg);
         return 2;
     }
@@ -349,14 +376,5 @@ int main(int argc, char **argv)
     if (options.check) {
         return check_run(&options, provider_table);
     }
-    log_setup(LOG_TO_STDERR, options.debug ? LOG_LEVEL_DEBUG : LOG_LEVEL_INFO);
-    /* Modes of files are those that requests ask for. */
-    (void)umask(0);
-    raise_fd_limit();
-    forbid_core_dumps();
-    if (mount_and_serve(&options, &err) < 0) {
-        log_error("%s", err.msg);
-        return EXIT_FAILURE;
-    }
-    return EXIT_SUCCESS;
+    return serve(&options);
 }

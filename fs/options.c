@@ -46,10 +46,10 @@ static int parse_args(int argc, char **argv, struct options *out,
 
 /* The file comes first, so that the command line wins; which file it is, the
  * command line says. */
-static int parse_all(int argc, char **argv, struct options *out,
+static int parse_all(int argc, char **argv, bool serve, struct options *out,
                      struct err *err)
 {
-    struct options named = {.ready_fd = -1};
+    struct options named = {.ready_fd = -1, .serve = serve};
     int rc = parse_args(argc, argv, &named, err);
 
     if (rc < 0 || named.help || named.version) {
@@ -57,16 +57,18 @@ static int parse_all(int argc, char **argv, struct options *out,
         return rc;
     }
     option_defaults(out);
+    out->serve = serve;
     memcpy(out->config, named.config, sizeof(out->config));
     rc = option_config(out, err);
     optind = 0; /* getopt() begins anew. */
     return rc < 0 ? rc : parse_args(argc, argv, out, err);
 }
 
-int options_parse(int argc, char **argv, struct options *out, struct err *err)
+static int parse(int argc, char **argv, bool serve, struct options *out,
+                 struct err *err)
 {
     struct options options = {.ready_fd = -1};
-    int rc = parse_all(argc, argv, &options, err);
+    int rc = parse_all(argc, argv, serve, &options, err);
 
     if (rc == 0 && !options.help && !options.version) {
         rc = options_check(&options, err);
@@ -75,6 +77,17 @@ int options_parse(int argc, char **argv, struct options *out, struct err *err)
         *out = options;
     }
     return rc;
+}
+
+int options_parse(int argc, char **argv, struct options *out, struct err *err)
+{
+    return parse(argc, argv, false, out, err);
+}
+
+int options_parse_serve(int argc, char **argv, struct options *out,
+                        struct err *err)
+{
+    return parse(argc, argv, true, out, err);
 }
 
 enum {
@@ -148,6 +161,7 @@ void options_help(const struct provider_ops *const *providers)
 
     (void)printf("%s\n"
                  "       sessionfs run SESSION COMMAND...   (see run --help)\n"
+                 "       sessionfs serve [options]   (sandbox.v1, JSON lines)\n"
                  "Shows sandboxes as files; MOUNTPOINT/README tells how."
                  "\n\n",
                  usage);
@@ -292,8 +306,11 @@ static int parse_places(char **words, int count, struct options *options,
     /* For mount(8), mount.fuse3 adds both where nobody said no. */
     unsigned most = count == 2;
 
-    if (count == 0 && options->check) {
+    if (count == 0 && (options->check || options->serve)) {
         return 0;
+    }
+    if (options->serve) {
+        return err_set(err, EINVAL, "serve takes options alone\n%s", usage);
     }
     if (count != 1 && count != 2) {
         return err_set(err, EINVAL, "give one mount point\n%s", usage);

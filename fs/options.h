@@ -53,6 +53,7 @@ struct options {
     bool no_exec;
     bool foreground; /* -f */
     bool debug;      /* -d; implies foreground. */
+    bool serve;      /* sessionfs serve: there is no mount point. */
     bool check;      /* --check: then the mount point may be missing. */
     bool help;       /* -h: nothing else is checked then, */
     bool version;    /* nor with -V. */
@@ -70,6 +71,18 @@ struct options {
  */
 MUST_USE int options_parse(int argc, char **argv, struct options *out,
                            struct err *err);
+
+/**
+ * Parses the arguments of `sessionfs serve`, as options_parse().
+ *
+ * @param argc that of main() without the program's name
+ * @param argv likewise
+ * @param out  written on success
+ * @param err  filled on failure
+ * @return 0 or -EINVAL, -ENOENT … with words for the user
+ */
+MUST_USE int options_parse_serve(int argc, char **argv, struct options *out,
+                                 struct err *err);
 
 /**
  * Checks the directories that were named, and fills in defaults; a part of

@@ -256,7 +256,9 @@ static int check_others(struct options *options, struct err *err)
 int options_check(struct options *options, struct err *err)
 {
     bool mounts = options->mount_point[0] != '\0';
-    int rc = mounts || !options->check ? find_mount_point(options, err) : 0;
+    int rc = mounts || !(options->check || options->serve)
+                 ? find_mount_point(options, err)
+                 : 0;
 
     if (rc < 0) {
         return err_wrap(err, rc, "mount point");
@@ -271,6 +273,9 @@ int options_check(struct options *options, struct err *err)
     }
     if (rc < 0) {
         return rc;
+    }
+    if (options->serve && options->read_only) {
+        return err_set(err, EINVAL, "option 'ro' leaves nothing to serve");
     }
     if (options->log == OPTIONS_LOG_JOURNAL && !log_has_journal()) {
         return err_set(err, EINVAL, "option 'log': there is no journal here");

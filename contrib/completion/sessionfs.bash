@@ -23,7 +23,7 @@ _sessionfs()
     read -ra before <<<"${line%"$word"}"
     [[ $cur == [=:] ]] && cur=
     head=${word%"$cur"}
-    [[ ${before[1]:-} == run ]] && command+=(run)
+    [[ ${before[1]:-} == @(run|serve) ]] && command+=("${before[1]}")
     COMPREPLY=()
     case ${before[*]: -1} in
     -o)
@@ -74,7 +74,7 @@ _sessionfs()
     fi
     compopt -o filenames 2>/dev/null
     mapfile -t COMPREPLY < <(compgen -d -- "$cur")
-    [[ ${#before[@]} -eq 1 && run == "$word"* ]] && COMPREPLY+=(run)
+    [[ ${#before[@]} -eq 1 ]] && _sessionfs_reply '' "$word" run serve
 }
 
 complete -F _sessionfs sessionfs

@@ -44,7 +44,7 @@ const struct provider_ops provider_local = {
     .summary = "sandboxes on this machine, in namespaces of their own",
     .flags = PROVIDER_FILES_WHEN_PAUSED | PROVIDER_SPLIT_STDERR |
              PROVIDER_STDIN | PROVIDER_BACKGROUND | PROVIDER_MEMORY_KEPT |
-             PROVIDER_ENDS_WITH_US,
+             PROVIDER_ENDS_WITH_US | PROVIDER_BASE,
     .keys = local_keys,
     .open = local_open,
     .close = local_close,

@@ -45,6 +45,8 @@ expect 'x,provider=' sessionfs -o state = x,prov
 expect 'contrib/completion' sessionfs -o state = contrib/compl
 expect 'contrib/completion' sessionfs contrib/compl
 expect 'run' sessionfs ru
+expect 'serve' sessionfs serv
+expect '--check' sessionfs serve --ch
 expect '--json' sessionfs run demo --js
 expect '' sessionfs --ready-fd ''
 exit $failed

@@ -1,0 +1,214 @@
+/* Requests of a connection: reading, finding the method, answering. */
+#include "fs/serve_priv.h"
+
+#include "core/json_bytes.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    ID_MAX = 64 * 1024,
+};
+
+static int capabilities(struct conn *conn, const struct js *params,
+                        struct err *err)
+{
+    struct js *result = js_object();
+
+    (void)params;
+    (void)err;
+    js_set_bool(result, "exec", true);
+    serve_say(conn, "result", result);
+    return 0;
+}
+
+static int shutdown_method(struct conn *conn, const struct js *params,
+                           struct err *err)
+{
+    (void)params;
+    (void)err;
+    serve_say(conn, "result", js_object());
+    conn->over = true;
+    return 0;
+}
+
+static const struct {
+    const char *name;
+    serve_method_fn *run;
+} methods[] = {
+    {"capabilities", capabilities},
+    {"open", serve_open},
+    {"close", serve_close},
+    {"cleanup_group", serve_cleanup_group},
+    {"create_temp_dir", serve_create_temp_dir},
+    {"create_dir_all", serve_create_dir_all},
+    {"write_file", serve_write_file},
+    {"read_file", serve_read_file},
+    {"remove", serve_remove},
+    {"exec", serve_exec},
+    {"spawn", serve_spawn},
+    {"shutdown", shutdown_method},
+};
+
+static serve_method_fn *find_method(const char *name)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(methods); i++) {
+        if (strcmp(methods[i].name, name) == 0) {
+            return methods[i].run;
+        }
+    }
+    return NULL;
+}
+
+/* ---- The id ---- */
+
+/* A text as the line will have it. */
+static int set_id(struct conn *conn, const char *text, size_t size)
+{
+    struct buf json = BUF_INIT(ID_MAX);
+    struct js *list = js_array();
+    int rc;
+
+    js_add_bytes(list, text, size);
+    rc = js_write(list, &json);
+    buf_done(&conn->id);
+    if (rc == 0) {
+        /* Without the brackets. */
+        rc = js_bytes_write(json.data + 1, json.size - 2, &conn->id);
+    }
+    buf_done(&json);
+    js_free(list);
+    return rc;
+}
+
+/* Numbers are answered as texts; what is neither has the id of a line that
+ * cannot be read. */
+static int read_id(struct conn *conn, const struct js *request)
+{
+    struct js *id = js_is_object(request) ? serve_get(request, "id") : NULL;
+    char number[24];
+    const char *text = "unknown";
+    size_t size = strlen(text);
+
+    if (id && js_type(id) == JS_TEXT) {
+        text = js_bytes(id, &size);
+    } else if (id && js_type(id) == JS_INT) {
+        size = (size_t)snprintf(number, sizeof(number), "%" PRId64, js_int(id));
+        text = number;
+    }
+    if (set_id(conn, text, size) < 0 && set_id(conn, "unknown", 7) < 0) {
+        return -ENOMEM;
+    }
+    js_free(id);
+    return 0;
+}
+
+/* ---- A request ---- */
+
+static int refuse(struct conn *conn, const char *code, struct err *err,
+                  const char *words)
+{
+    conn->code = code;
+    return err_set(err, EINVAL, "%s", words);
+}
+
+static int call(struct conn *conn, const struct js *request, struct err *err)
+{
+    const char *name = js_text(request, "method");
+    serve_method_fn *run = name ? find_method(name) : NULL;
+    struct js *params = serve_get(request, "params");
+    int rc;
+
+    if (!params) {
+        params = js_object();
+    }
+    if (!name) {
+        rc = refuse(conn, "invalid_request", err, "'method' is no string");
+    } else if (!run) {
+        rc = refuse(conn, "unknown_method", err, "there is no such method");
+    } else if (!js_is_object(params)) {
+        rc = serve_bad_request(conn, err, "'params' must be an object");
+    } else {
+        rc = run(conn, params, err);
+    }
+    js_free(params);
+    return rc;
+}
+
+static int answer(struct conn *conn, const struct js *request, struct err *err)
+{
+    int rc = read_id(conn, request);
+
+    if (rc < 0) {
+        return err_set(err, -rc, "out of memory");
+    }
+    return js_is_object(request) ? call(conn, request, err)
+                                 : refuse(conn, "invalid_request", err,
+                                          "a request must be a JSON object");
+}
+
+static int parse(const char *line, size_t size, struct js **out,
+                 struct err *err)
+{
+    struct buf json = BUF_INIT(12 * (size_t)SERVE_LINE_MAX);
+    int rc = js_bytes_read(line, size, &json);
+
+    rc = rc < 0 ? err_set(err, -rc, "out of memory")
+                : js_parse(buf_str(&json), json.size, out, err);
+    buf_done(&json);
+    return rc;
+}
+
+static void take_line(struct conn *conn, const char *line, size_t size)
+{
+    struct err err = ERR_INIT;
+    struct js *request = NULL;
+    int rc = parse(line, size, &request, &err);
+
+    conn->code = NULL;
+    if (rc < 0) {
+        conn->code = "invalid_request";
+        rc = set_id(conn, "unknown", strlen("unknown"));
+        conn->broken = conn->broken || rc < 0;
+        rc = -err.code;
+    } else {
+        rc = answer(conn, request, &err);
+    }
+    js_free(request);
+    if (rc < 0) {
+        serve_say_error(conn, &err);
+    }
+}
+
+static void refuse_long(struct conn *conn)
+{
+    struct err err = ERR_INIT;
+
+    (void)err_set(&err, EFBIG, "a line of over %d bytes", SERVE_LINE_MAX);
+    conn->code = "invalid_request";
+    if (set_id(conn, "unknown", strlen("unknown")) < 0) {
+        conn->broken = true;
+    }
+    serve_say_error(conn, &err);
+}
+
+void serve_requests(struct conn *conn)
+{
+    const char *line;
+    size_t size;
+    int rc = serve_read_line(conn, &line, &size);
+
+    while (rc == 1 || rc == -EFBIG) {
+        if (rc < 0) {
+            refuse_long(conn);
+        } else if (!buf_blank(line, size)) {
+            take_line(conn, line, size);
+        }
+        if (conn->broken || conn->over) {
+            return;
+        }
+        rc = serve_read_line(conn, &line, &size);
+    }
+}

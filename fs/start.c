@@ -1,0 +1,47 @@
+/* See start.h. */
+#include "fs/start.h"
+
+#include "fs/options.h"
+
+#include <unistd.h>
+
+enum {
+    OVERTIME_MS = 10000, /* What an end may take besides its timeout. */
+};
+
+int64_t start_end_ms(const struct options *options)
+{
+    return INT64_C(1000) * options->unmount_timeout;
+}
+
+/* A path that may be missing. */
+static const char *path_of(const char *option)
+{
+    return option[0] ? option : NULL;
+}
+
+int start_registry(const struct options *options,
+                   const struct provider_ops *const *providers,
+                   struct loop *loop, const struct registry_hooks *hooks,
+                   struct registry **out, struct err *err)
+{
+    const struct registry_config config = {
+        .state_dir = options->state,
+        .provider = options->provider,
+        .profiles = path_of(options->profiles),
+        .base = path_of(options->base),
+        .mount = path_of(options->mount_point),
+        .trust_config = options->trust == OPTIONS_TRUST_CONFIG,
+        .uid = getuid(),
+        .gid = options->gid,
+        .on_unmount = (enum registry_end)options->on_unmount,
+        .wait_ms = start_end_ms(options) + OVERTIME_MS,
+        .events_keep = options->events_keep,
+        .execs_keep = options->execs_keep,
+        .raw_links = options->links == OPTIONS_LINKS_RAW,
+        .loop = loop,
+        .hooks = *hooks,
+    };
+
+    return registry_open(&config, providers, out, err);
+}
