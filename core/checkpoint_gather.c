@@ -151,7 +151,14 @@ void checkpoint_watch_drop_all(struct registry *registry)
 {
     list_each_safe(node, &registry->writers)
     {
-        drop(container_of(node, struct session, wrote_link));
+        struct session *session =
+            container_of(node, struct session, wrote_link);
+
+        /* Only this list may know that it was written to. */
+        if (registry->on_unmount != REGISTRY_DELETE) {
+            checkpoint_gather_last(session);
+        }
+        drop(session);
     }
     loop_timer_free(registry->wrote_timer);
     registry->wrote_timer = NULL;

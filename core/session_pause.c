@@ -103,6 +103,7 @@ int session_life_pause_idle(struct session *session, struct err *err)
     int rc = session_need_engine(session, err);
 
     if (rc == 0) {
+        checkpoint_gather(session);
         rc = session_files_close(session, clock_deadline(DOOR_MS), err);
     }
     if (rc < 0) {

@@ -429,6 +429,28 @@ static void after_a_restart_all_is_there(void **state)
                  "A\tg\none\n");
 }
 
+static void what_was_written_is_taken_at_the_end(void **state)
+{
+    static const char *const ends[] = {"", ",on_unmount=keep"};
+    const char *options = mnt.options;
+    char want[64];
+
+    (void)state;
+    put_ok(in("status"), "running");
+    for (unsigned i = 0; i < ARRAY_SIZE(ends); i++) {
+        mnt_stop();
+        mnt.options = ends[i];
+        mnt_start();
+        put_ok(in("status"), "running");
+        (void)snprintf(want, sizeof(want), "%u\n", i);
+        put_ok(in("workspace/f"), want);
+        mnt_stop();
+        mnt_start();
+        expect_text(in(i ? "checkpoints/2/f" : "checkpoints/1/f"), want);
+    }
+    mnt.options = options;
+}
+
 /* ---- Crashes at each point ---- */
 
 enum asked {
@@ -542,6 +564,7 @@ static const struct CMUnitTest tests[] = {
     e2e_test(an_open_handle_never_shows_what_was_restored),
     e2e_test(a_mapping_of_a_checkpoint_reads_it),
     e2e_test(after_a_restart_all_is_there),
+    e2e_test(what_was_written_is_taken_at_the_end),
     e2e_test_of("mem", a_command_whose_checkpoint_fails_has_failed),
     e2e_test_of("mem", what_could_not_be_gathered_is_told_and_tried_again),
     e2e_test_of("mem", nothing_is_restored_or_named_while_a_command_runs),
