@@ -368,23 +368,46 @@ void exec_wake(struct exec *exec)
 
 /* ---- Cancelling ---- */
 
+static void mark(struct exec *exec, bool fire)
+{
+    mutex_lock(&exec->lock);
+    exec->cancelled = true;
+    if (fire && exec->has_token) {
+        cancel_fire(&exec->token);
+    }
+    mutex_unlock(&exec->lock);
+}
+
 void exec_cancel(struct exec *exec)
 {
     struct err none = ERR_INIT;
 
-    mutex_lock(&exec->lock);
-    exec->cancelled = true;
-    if (exec->has_token) {
-        cancel_fire(&exec->token);
-    }
-    mutex_unlock(&exec->lock);
+    mark(exec, true);
     if (session_unqueue(exec->job.session, &exec->job)) {
         exec_end_unrun(exec, EXEC_KILLED, &none, false);
     }
 }
 
-/* The first command that was not told to end yet, with a reference. */
-static struct exec *next_uncancelled(struct session *session)
+/* Init commands are run anew, from the first. */
+static bool leave_it(struct exec *exec)
+{
+    struct session *session = exec->job.session;
+    struct provider *provider;
+    struct err ignored = ERR_INIT;
+
+    mutex_lock(&session->lock);
+    provider = session->provider;
+    mutex_unlock(&session->lock);
+    if (!provider || exec->init) {
+        return false;
+    }
+    mark(exec, false);
+    return provider_leave(provider, session->number, exec->n, &ignored) == 0;
+}
+
+/* The first command that was not told to end yet, with a reference; of those
+ * that have not begun, or of all. */
+static struct exec *next_uncancelled(struct session *session, bool queued)
 {
     struct exec *found = NULL;
 
@@ -395,7 +418,8 @@ static struct exec *next_uncancelled(struct session *session)
         bool wanted;
 
         mutex_lock(&exec->lock);
-        wanted = !exec->ended && !exec->cancelled;
+        wanted = !exec->ended && !exec->cancelled &&
+                 (!queued || exec->info.status == EXEC_QUEUED);
         mutex_unlock(&exec->lock);
         if (wanted && !found) {
             found = exec_ref(exec);
@@ -405,13 +429,27 @@ static struct exec *next_uncancelled(struct session *session)
     return found;
 }
 
-void session_cancel_all(struct session *session)
+static void cancel_each(struct session *session, bool queued, bool leave)
 {
-    struct exec *exec = next_uncancelled(session);
+    struct exec *exec = next_uncancelled(session, queued);
 
     while (exec) {
-        exec_cancel(exec);
+        if (!leave || !leave_it(exec)) {
+            exec_cancel(exec);
+        }
         exec_unref(exec);
-        exec = next_uncancelled(session);
+        exec = next_uncancelled(session, queued);
     }
+}
+
+void session_cancel_all(struct session *session)
+{
+    cancel_each(session, false, false);
+}
+
+void session_leave_all(struct session *session)
+{
+    /* First those that the end of others would let begin. */
+    cancel_each(session, true, false);
+    cancel_each(session, false, true);
 }

@@ -257,4 +257,8 @@ void exec_cancel(struct exec *exec);
 /** @param session whose commands, running or queued, are all cancelled */
 void session_cancel_all(struct session *session);
 
+/** @param session whose commands run on for the next daemon, where they run and
+ *  can; the others are cancelled */
+void session_leave_all(struct session *session);
+
 #endif

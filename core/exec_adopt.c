@@ -119,20 +119,17 @@ static void take_place(struct session *session, struct exec *exec)
     mutex_unlock(&session->lock);
 }
 
-/* What is left of its time: from its start, whoever ran then. */
-static int time_left(struct exec *exec, const struct exec_info *info,
-                     int64_t *out, struct err *err)
+/* Its time runs from its start, whoever ran then. */
+static int find_deadline(struct exec *exec, const struct exec_info *info,
+                         int64_t *out, struct err *err)
 {
-    int64_t spent = (clock_wall_us() - info->started_us) / MS_US;
+    int64_t now = clock_wall_us();
+    /* The clock may have been set. */
+    int64_t from = info->started_us < now ? info->started_us : now;
     int64_t ms = 0;
     int rc = exec_timeout(exec, &ms, err);
 
-    if (rc == 0 && ms > 0) {
-        /* The clock may have been set. */
-        spent = spent < 0 ? 0 : spent;
-        ms = spent < ms ? ms - spent : 1;
-    }
-    *out = ms;
+    *out = rc == 0 && ms > 0 ? from + ms * MS_US : 0;
     return rc;
 }
 
@@ -171,7 +168,7 @@ static int go_on(struct adopted *adopted, struct session *session,
     (void)exec_ref(exec);
     rc = arm(exec, err);
     if (rc == 0) {
-        rc = time_left(exec, info, &what.timeout_ms, err);
+        rc = find_deadline(exec, info, &what.deadline_us, err);
     }
     if (rc == 0) {
         what.cancel = &exec->token;

@@ -137,7 +137,9 @@ static void end(struct exec *exec, struct exec_info *info,
     struct err err = ERR_INIT;
     bool saved;
 
-    info->ended_us = clock_wall_us();
+    if (!info->ended_us) {
+        info->ended_us = clock_wall_us();
+    }
     session_touch(session);
     crash_point("exec-ended");
     saved = save_end(exec, info, kept ? made : NULL, &err) == 0;
@@ -195,6 +197,7 @@ static void read_result(const struct command_result *result,
                         struct exec_info *info)
 {
     info->has_exit_code = true;
+    info->ended_us = result->ended_us;
     info->err = result->why;
     switch (result->end) {
     case COMMAND_EXITED:
@@ -214,6 +217,7 @@ static void read_result(const struct command_result *result,
         info->exit_code = 124;
         return;
     case COMMAND_LOST:
+    case COMMAND_LEFT:
         break;
     }
     info->status = EXEC_LOST;
@@ -247,9 +251,25 @@ static void checkpoint(struct exec *exec, struct exec_info *info,
     }
 }
 
-void exec_conclude(struct exec *exec, bool current)
+/* The next daemon goes on with it: its record stays as it is. */
+static void part(struct exec *exec)
 {
-    struct registry *registry = exec->job.session->registry;
+    struct session *session = exec->job.session;
+    struct exec_info info;
+
+    exec_info(exec, &info);
+    info.status = EXEC_LOST;
+    (void)err_set(&info.err, ESHUTDOWN, "the command runs on without us");
+    if (exec->background) {
+        session_background_over(session);
+    } else {
+        session_job_over(session);
+    }
+    publish_end(exec, &info);
+}
+
+static void conclude(struct exec *exec, bool current)
+{
     struct checkpoint made = {.key = 0};
     struct exec_info info;
 
@@ -264,6 +284,17 @@ void exec_conclude(struct exec *exec, bool current)
         info.err = exec->log_err;
     }
     end(exec, &info, &made, current);
+}
+
+void exec_conclude(struct exec *exec, bool current)
+{
+    struct registry *registry = exec->job.session->registry;
+
+    if (exec->result.end == COMMAND_LEFT) {
+        part(exec);
+    } else {
+        conclude(exec, current);
+    }
     exec_unref(exec);
     registry_job_end(registry);
 }

@@ -12,6 +12,7 @@
 #include "core/exec_request.h"
 #include "core/registry_priv.h"
 
+#include <errno.h>
 #include <stdio.h>
 
 /* Life thread. */

@@ -262,6 +262,16 @@ int provider_adopt(struct provider *provider, const struct adoption *what,
                       err);
 }
 
+int provider_leave(struct provider *provider, uint64_t number, uint64_t n,
+                   struct err *err)
+{
+    if (!provider->ops->leave) {
+        return err_set(err, EOPNOTSUPP, "provider '%s' keeps no commands",
+                       provider->ops->name);
+    }
+    return with_words(provider->ops->leave(provider, number, n, err), err);
+}
+
 void provider_settled(struct provider *provider, uint64_t number, uint64_t n)
 {
     if (provider->ops->settled) {

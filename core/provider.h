@@ -48,9 +48,7 @@ enum provider_flags {
     PROVIDER_STDIN = 1 << 3,             /* Commands can be given input. */
     PROVIDER_BACKGROUND = 1 << 4,        /* Left-behind processes live on. */
     PROVIDER_MEMORY_KEPT = 1 << 5,       /* pause keeps processes. */
-    PROVIDER_ENDS_WITH_US = 1 << 6,      /* Processes may end when it is closed
-                                            or dies; it tells states at once. */
-    PROVIDER_BASE = 1 << 7, /* A workspace starts from the directory that the
+    PROVIDER_BASE = 1 << 6, /* A workspace starts from the directory that the
                                key `base` names. */
 };
 
@@ -70,6 +68,7 @@ struct provider_env {
     bool durable_power;    /* What is reported as done survives a power cut,
                             * not only our own end. */
     bool leave;            /* When it is closed, sandboxes live on. */
+    unsigned leave_s;      /* For how long, then and at our death. */
 };
 
 /* Which sandbox a call is about; borrowed for the call. */
@@ -125,13 +124,15 @@ enum command_end {
     COMMAND_TIMEOUT,  /* Ended by us at timeout_ms. */
     COMMAND_LOST,     /* The engine cannot say how it ended. */
     COMMAND_CANCELED, /* Ended by us because its token fired. */
+    COMMAND_LEFT,     /* It runs on, for the next daemon. */
 };
 
 struct command_result {
     enum command_end end;
     int code;
     int signal;
-    struct err why; /* Which limit it met, in words; code 0: none. */
+    int64_t ended_us; /* By the wall clock; 0: just now. */
+    struct err why;   /* Which limit it met, in words; code 0: none. */
 };
 
 enum command_stream {
@@ -280,7 +281,7 @@ typedef void provider_each_kept_fn(struct provider *provider,
 struct adoption {
     uint64_t number; /* Of the session. */
     uint64_t n;
-    int64_t timeout_ms;          /* From now; 0: none. */
+    int64_t deadline_us;         /* By the wall clock; 0: none. */
     const struct cancel *cancel; /* As the token of an exec slot. */
     bool over;                   /* Its end is known: only output is wanted. */
 };
@@ -300,6 +301,19 @@ typedef int provider_adopt_fn(struct provider *provider,
                               const struct adoption *what,
                               const struct command_sink *sink, void *arg,
                               struct err *err);
+
+/**
+ * Lets a command run on for the next daemon: its sink is told COMMAND_LEFT, and
+ * is closed. Does not block.
+ *
+ * @param provider an open provider
+ * @param number   of the session
+ * @param n        the command's number
+ * @param err      filled on failure
+ * @return 0, -ESRCH where it does not run, or -EOPNOTSUPP
+ */
+typedef int provider_leave_fn(struct provider *provider, uint64_t number,
+                              uint64_t n, struct err *err);
 
 /**
  * Takes note that a command's end is recorded: no later daemon need learn of
@@ -497,7 +511,10 @@ struct provider_ops {
     /* These four are set, or none: commands end with the daemon then. */
     provider_each_kept_fn *each_kept;
     provider_adopt_fn *adopt;
+    provider_leave_fn *leave;
     provider_settled_fn *settled;
+    /* Set where processes may end with the daemon, and where states are told at
+     * once. */
     provider_has_processes_fn *has_processes;
     provider_limits_fn *limits; /* NULL: none are known. */
     provider_room_fn *room;     /* NULL: there is always room. */
@@ -547,6 +564,7 @@ provider_exec_fn provider_exec MUST_USE;
 provider_signal_fn provider_signal MUST_USE;
 provider_each_kept_fn provider_each_kept;
 provider_adopt_fn provider_adopt MUST_USE;
+provider_leave_fn provider_leave MUST_USE;
 provider_settled_fn provider_settled;
 provider_has_processes_fn provider_has_processes; /* false without the slot. */
 provider_root_fn provider_root MUST_USE;

@@ -64,6 +64,7 @@ struct registry_config {
     gid_t gid;             /* mounting user's, and this group's. */
     bool raw_links;        /* As in struct ws_view. */
     enum registry_end on_unmount;
+    unsigned leave_s;     /* How long sandboxes live without us, seconds. */
     int64_t wait_ms;      /* For a holder of the state that is unmounting. */
     unsigned events_keep; /* Of each session, lines; 0: all. */
     unsigned execs_keep;  /* Of each session, commands; 0: all. */

@@ -266,7 +266,9 @@ static bool wind_down(struct registry *registry, int64_t end_ms)
     registry->closing = true;
     mutex_unlock(&registry->lock);
     flush_loop(registry);
-    each_loaded(registry, session_cancel_all);
+    each_loaded(registry, registry->on_unmount == REGISTRY_KEEP
+                              ? session_leave_all
+                              : session_cancel_all);
     if (registry->on_unmount != REGISTRY_DELETE) {
         each_loaded(registry, checkpoint_gather_last);
     }

@@ -128,6 +128,7 @@ static struct registry *alloc(const struct registry_config *config,
         .uid = config->uid,
         .gid = config->gid,
         .leave = config->on_unmount == REGISTRY_KEEP,
+        .leave_s = config->leave_s,
     };
     registry->view = (struct ws_view){
         .uid = config->uid,

@@ -347,8 +347,8 @@ static int create(struct session *session, const struct caller *caller,
 static bool lost_processes(struct session *session,
                            const struct store_state *state)
 {
-    return !provider_has_processes(session->provider, session->number) &&
-           (session->provider->ops->flags & PROVIDER_ENDS_WITH_US) &&
+    return session->provider->ops->has_processes &&
+           !provider_has_processes(session->provider, session->number) &&
            (state->status == SESSION_RUNNING ||
             state->updated_us < session->registry->opened_us);
 }

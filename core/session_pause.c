@@ -146,8 +146,7 @@ void session_life_take_up(struct session *session)
     struct err err = ERR_INIT;
 
     /* Such an engine answers at once; others are asked when it is needed. */
-    if (session->provider &&
-        (session->provider->ops->flags & PROVIDER_ENDS_WITH_US) &&
+    if (session->provider && session->provider->ops->has_processes &&
         session_ask(session, &state, &err) < 0) {
         return;
     }

@@ -34,6 +34,7 @@ struct options {
     char config[PATH_MAX];      /* --config; empty: the usual file. */
     char provider[64];
     unsigned on_unmount;      /* enum registry_end */
+    unsigned adopt_timeout;   /* Seconds. */
     unsigned unmount_timeout; /* Seconds. */
     unsigned events_keep;
     unsigned execs_keep;

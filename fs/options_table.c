@@ -69,6 +69,9 @@ const struct option_row option_rows[] = {
          "noflush, passthrough; stats tells which are used"),
     WORD("on_unmount", "pause|keep|delete", on_unmount, end_words, "pause",
          "what becomes of running sandboxes at the end (default: pause)"),
+    NUMBER("adopt_timeout", "SECONDS", adopt_timeout, 0, 86400, "600",
+           "how long sandboxes of local wait for the next daemon when this one "
+           "is killed, or ends and keeps them (default: 600)"),
     NUMBER("unmount_timeout", "SECONDS", unmount_timeout, 1, 3600, "30",
            "how long the end may take, and a start waits for the end of "
            "another daemon on the same state (default: 30)"),

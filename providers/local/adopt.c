@@ -19,7 +19,8 @@
 #include <string.h>
 
 enum {
-    DEAD_MS = 2000 /* For what is left of a box whose init is dead. */
+    BOX_MS = 2000, /* For a box to freeze or thaw, or, dead, to be swept. */
+    MS_US = 1000
 };
 
 static struct local *local_of(struct provider *provider)
@@ -47,16 +48,24 @@ static void find_box(struct local *local, struct box *box,
     }
 }
 
-static void end_box(struct box *box)
+/* One that lives is as it is to be: its daemon may have died on the way. */
+static void settle_box(struct local *local, struct box *box,
+                       const char *state_dir)
 {
     struct cancel never = CANCEL_NEVER;
-    struct limits limits = {.deadline_ms = clock_deadline(DEAD_MS),
+    struct limits limits = {.deadline_ms = clock_deadline(BOX_MS),
                             .cancel = &never};
     struct err ignored = ERR_INIT;
 
-    (void)box_end(box, &limits, &ignored);
-    box_unhold(box);
-    box_unref(box);
+    if (box_alive(box)) {
+        (void)!box_freeze(box, atomic_load(&box->frozen), &limits, &ignored);
+        find_box(local, box, state_dir);
+        local_add_box(local, box);
+    } else {
+        (void)!box_end(box, &limits, &ignored);
+        box_unhold(box);
+        box_unref(box);
+    }
 }
 
 /* Its mount is taken over in any case: what has died may still be dying. */
@@ -71,12 +80,9 @@ static void take_box(struct local *local, struct link_held *held,
         *mount = -1;
     }
     if (!box) {
-        link_tell(local->link, WIRE_DROP, &held->wire.held);
-    } else if (box_alive(box)) {
-        find_box(local, box, state_dir);
-        local_add_box(local, box);
+        link_drop(local->link, &held->wire.held);
     } else {
-        end_box(box);
+        settle_box(local, box, state_dir);
     }
 }
 
@@ -130,7 +136,7 @@ static void take_command(struct local *local, struct link_held *held)
         list_add(&local->kept, &running->link);
         mutex_unlock(&local->lock);
     } else {
-        link_tell(local->link, WIRE_DROP, what);
+        link_drop(local->link, what);
         if (running) {
             running_free(running);
         }
@@ -315,6 +321,16 @@ static int take_token(struct running *running, const struct cancel *cancel,
     return 0;
 }
 
+static void set_deadline(struct running *running, int64_t deadline_us)
+{
+    int64_t left_us = deadline_us - clock_wall_us();
+
+    running->deadline_us = deadline_us;
+    running->timeout_at_ms =
+        deadline_us ? clock_deadline(left_us > 0 ? left_us / MS_US : 0)
+                    : DEADLINE_NONE;
+}
+
 int local_adopt(struct provider *provider, const struct adoption *what,
                 const struct command_sink *sink, void *arg, struct err *err)
 {
@@ -335,8 +351,7 @@ int local_adopt(struct provider *provider, const struct adoption *what,
     running->sink = sink ? sink : &drop;
     running->arg = arg;
     running->recorded = !sink || what->over;
-    running->timeout_at_ms =
-        what->timeout_ms > 0 ? clock_deadline(what->timeout_ms) : DEADLINE_NONE;
+    set_deadline(running, what->deadline_us);
     if (!sink) {
         struct err ignored = ERR_INIT;
 
@@ -346,21 +361,73 @@ int local_adopt(struct provider *provider, const struct adoption *what,
     return 0;
 }
 
-void local_settled(struct provider *provider, uint64_t number, uint64_t n)
-{
-    struct local *local = local_of(provider);
-    struct box *box = local_find_box(local, number);
-    bool open = false;
+struct leave {
+    struct local *local;
+    uint64_t number;
+    uint64_t n;
+};
 
-    mutex_lock(&local->lock);
+static struct running *find_running(struct local *local, uint64_t number,
+                                    uint64_t n) REQUIRES(local->lock)
+{
     list_each(node, &local->commands)
     {
         struct running *running = container_of(node, struct running, link);
 
         if (running->box->number == number && running->n == n) {
-            running->recorded = true;
-            open = true;
+            return running;
         }
+    }
+    return NULL;
+}
+
+/* In the loop's thread. One that is about to end does so first. */
+static void leave_one(void *arg)
+{
+    struct leave *leave = arg;
+    struct local *local = leave->local;
+    struct running *running;
+
+    mutex_lock(&local->lock);
+    running = find_running(local, leave->number, leave->n);
+    mutex_unlock(&local->lock);
+    if (running && running->phase == RUNNING_FREELY && !running->told) {
+        running_close(running, true);
+    }
+    free(leave);
+}
+
+int local_leave(struct provider *provider, uint64_t number, uint64_t n,
+                struct err *err)
+{
+    struct local *local = local_of(provider);
+    struct leave *what = malloc(sizeof(*what));
+    const struct running *running;
+    bool runs;
+
+    mutex_lock(&local->lock);
+    running = find_running(local, number, n);
+    runs = running && !atomic_load(&running->over);
+    mutex_unlock(&local->lock);
+    if (!what || !runs) {
+        free(what);
+        return err_set(err, ESRCH, "command %" PRIu64 " does not run", n);
+    }
+    *what = (struct leave){.local = local, .number = number, .n = n};
+    loop_post(local->loop, leave_one, what);
+    return 0;
+}
+
+void local_settled(struct provider *provider, uint64_t number, uint64_t n)
+{
+    struct local *local = local_of(provider);
+    struct box *box = local_find_box(local, number);
+    struct running *open;
+
+    mutex_lock(&local->lock);
+    open = find_running(local, number, n);
+    if (open) {
+        open->recorded = true;
     }
     mutex_unlock(&local->lock);
     if (box && !open) {

@@ -173,7 +173,7 @@ void box_unhold(const struct box *box)
 {
     const struct wire_held held = {.box = box->name_held};
 
-    link_tell(box->keeper, WIRE_DROP, &held);
+    link_drop(box->keeper, &held);
 }
 
 static void add_leftover(struct box *box, uint64_t serial)
@@ -363,7 +363,7 @@ static void note_frozen(const struct box *box, bool frozen)
 {
     const struct wire_held held = {.box = box->name_held, .frozen = frozen};
 
-    link_tell(box->keeper, WIRE_NOTE, &held);
+    link_note(box->keeper, &held);
 }
 
 int box_still(struct box *box, bool still, const struct limits *limits,

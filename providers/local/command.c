@@ -122,7 +122,7 @@ static int hand_over(struct running *running, struct preparation *preparation,
     }
     if (wire.type == WIRE_EXITED) {
         /* It killed its reaper before that could tell of its start. */
-        running_note_end(running, true, wire.code);
+        running_note_end(running, &wire);
     } else if (wire.type != WIRE_STARTED) {
         wire.words[sizeof(wire.words) - 1] = '\0';
         return err_set(err, wire.code > 0 ? wire.code : EPROTO, "%s",
@@ -322,22 +322,30 @@ void command_stop_all(struct local *local, uint64_t number,
 }
 
 /* In the loop's thread. */
-static void close_by_force(void *arg)
+static void close_each(struct local *local, bool leave)
 {
-    struct local *local = arg;
-
     mutex_lock(&local->lock);
     while (!list_empty(&local->commands)) {
         struct running *running =
             container_of(local->commands.next, struct running, link);
 
         mutex_unlock(&local->lock);
-        running_close(running);
+        running_close(running, leave);
         mutex_lock(&local->lock);
     }
     local->stops--;
     cond_broadcast(&local->quiet);
     mutex_unlock(&local->lock);
+}
+
+static void close_by_force(void *arg)
+{
+    close_each(arg, false);
+}
+
+static void leave_all(void *arg)
+{
+    close_each(arg, true);
 }
 
 static bool await_quiet(struct local *local, int64_t deadline_ms)
@@ -361,7 +369,7 @@ void command_close_all(struct local *local, bool leave)
         mutex_lock(&local->lock);
         local->stops++;
         mutex_unlock(&local->lock);
-        loop_post(local->loop, close_by_force, local);
+        loop_post(local->loop, leave ? leave_all : close_by_force, local);
         (void)await_quiet(local, DEADLINE_NONE);
     }
 }

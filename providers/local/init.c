@@ -2,6 +2,7 @@
 #include "providers/local/keeper.h"
 
 #include "core/cleanup.h"
+#include "core/clock.h"
 #include "core/list.h"
 #include "providers/local/spawn.h"
 #include "providers/local/wire.h"
@@ -336,7 +337,10 @@ static void end_strays(const struct init *init)
 
 static void tell_end(struct init *init, pid_t pid, int status)
 {
-    struct wire wire = {.type = WIRE_EXITED, .code = status, .pid = pid};
+    struct wire wire = {.type = WIRE_EXITED,
+                        .code = status,
+                        .pid = pid,
+                        .at_us = clock_wall_us()};
     bool strays = false;
 
     list_each_safe(node, &init->runs)

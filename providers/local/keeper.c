@@ -7,6 +7,7 @@
 #include "providers/local/keeper.h"
 
 #include "core/cleanup.h"
+#include "core/clock.h"
 #include "providers/local/cgroup.h"
 #include "providers/local/cradle.h"
 #include "providers/local/shelf.h"
@@ -28,8 +29,7 @@
 enum {
     GROUP_TRIES = 100,
     CLEAR_WAIT_MS = 10000,
-    NEXT_TURN_MS = 500,       /* How often we look whether it is worth it */
-    NEXT_TURNS = 2 * 60 * 10, /* to wait for the next daemon. */
+    NEXT_TURN_MS = 500, /* How often we look whether a wait is worth it. */
 };
 
 struct keeper {
@@ -41,7 +41,8 @@ struct keeper {
     struct control control;
     struct cradle cradle; /* Where controllers are of version 1. */
     struct shelf shelf;
-    bool listens;              /* Another daemon can come. */
+    bool listens;              /* Another daemon can come, */
+    int64_t wait_ms;           /* within this time. */
     struct wire ready;         /* What each daemon is told, */
     int given[WIRE_READY_FDS]; /* and given. */
 };
@@ -349,6 +350,8 @@ static void serve_request(struct keeper *keeper, const struct wire *request,
         (void)take_start(keeper, request, fds);
     } else if (request->type == WIRE_MOUNT) {
         (void)mount_overlay(keeper, request, fds);
+    } else if (request->type == WIRE_WAIT) {
+        keeper->wait_ms = request->code * INT64_C(1000);
     } else if (request->type == WIRE_HOLD) {
         shelf_hold(&keeper->shelf, request, fds);
     } else if (request->type == WIRE_NOTE) {
@@ -407,13 +410,11 @@ static bool is_worth_it(const struct keeper *keeper)
 static bool await_next(const struct keeper *keeper)
 {
     struct pollfd fd = {.fd = WIRE_LISTEN_FD, .events = POLLIN};
+    int64_t deadline = clock_deadline(keeper->wait_ms);
 
-    for (int turn = 0; turn < NEXT_TURNS; turn++) {
+    while (keeper->listens && clock_ms() < deadline && is_worth_it(keeper)) {
         AUTO_FD int sock = -1;
 
-        if (!keeper->listens || !is_worth_it(keeper)) {
-            return false;
-        }
         if (poll(&fd, 1, NEXT_TURN_MS) == 1) {
             sock = accept4(WIRE_LISTEN_FD, NULL, NULL, SOCK_CLOEXEC);
         }

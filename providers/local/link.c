@@ -162,6 +162,20 @@ void link_end_keeper(struct link *link, int64_t patience_ms)
     link->pid = 0;
 }
 
+int link_send(int sock, const struct wire *wire, const int *fds, size_t count,
+              const struct limits *limits, struct err *err)
+{
+    int rc = wire_send(sock, wire, fds, count, err);
+
+    while (rc == -EAGAIN) {
+        rc = limits_wait(limits, sock, POLLOUT, err);
+        if (rc == 0) {
+            rc = wire_send(sock, wire, fds, count, err);
+        }
+    }
+    return rc;
+}
+
 int link_await(int sock, const struct limits *limits, struct wire *out,
                int fds[WIRE_FD_MAX], struct err *err)
 {
@@ -184,6 +198,7 @@ static int keep_high(int fd)
 int link_greet(struct link *link, const struct limits *limits,
                struct wire *ready, struct err *err)
 {
+    const struct wire wait = {.type = WIRE_WAIT, .code = (int32_t)link->wait_s};
     struct wire wire;
     int fds[WIRE_FD_MAX];
     int rc = link_await(link->sock, limits, &wire, fds, err);
@@ -203,7 +218,7 @@ int link_greet(struct link *link, const struct limits *limits,
     }
     wire_close(fds);
     *ready = wire;
-    return 0;
+    return link_send(link->sock, &wait, NULL, 0, limits, err);
 }
 
 static int start_keeper(struct link *link, const struct limits *limits,
@@ -254,8 +269,8 @@ static struct link *alloc(const char *state_dir)
     return link;
 }
 
-int link_open(const char *state_dir, const struct limits *limits,
-              struct link **out, struct err *err)
+int link_open(const char *state_dir, unsigned wait_s,
+              const struct limits *limits, struct link **out, struct err *err)
 {
     struct link *link = alloc(state_dir);
     struct wire ready;
@@ -264,6 +279,7 @@ int link_open(const char *state_dir, const struct limits *limits,
     if (!link) {
         return err_set(err, ENOMEM, "out of memory");
     }
+    link->wait_s = wait_s;
     if (!link_take_over(link, limits, &ready)) {
         rc = start_keeper(link, limits, &ready, err);
         if (rc < 0) {
@@ -424,7 +440,7 @@ static int start_in(struct link *link, const struct request *request,
                                        [WIRE_START_CGROUP] = cgroup,
                                        [WIRE_START_ROOTFS] = plan->rootfs};
     int fds[WIRE_FD_MAX];
-    int rc = wire_send(link->sock, &wire, given, WIRE_START_FDS, err);
+    int rc = link_send(link->sock, &wire, given, WIRE_START_FDS, limits, err);
 
     if (rc == 0) {
         rc = take_answer(link, &wire, WIRE_STARTED, limits, fds, err);
@@ -499,7 +515,7 @@ static int send_mount(struct link *link, const struct request *request,
 
     given[WIRE_MOUNT_CHAIN] = chain;
     if (rc == 0) {
-        rc = wire_send(link->sock, &wire, given, WIRE_MOUNT_FDS, err);
+        rc = link_send(link->sock, &wire, given, WIRE_MOUNT_FDS, limits, err);
     }
     if (rc == 0) {
         rc = take_answer(link, &wire, WIRE_MOUNTED, limits, fds, err);

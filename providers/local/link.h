@@ -45,13 +45,15 @@ struct link_made {
  * Takes over the keeper of an earlier daemon, or starts one.
  *
  * @param state_dir whose keeper
+ * @param wait_s how long it waits for the next daemon
  * @param limits until it is ready
  * @param out    on success
  * @param err    filled on failure: what this machine lacks, in words
  * @return 0 or a negative errno
  */
-MUST_USE int link_open(const char *state_dir, const struct limits *limits,
-                       struct link **out, struct err *err);
+MUST_USE int link_open(const char *state_dir, unsigned wait_s,
+                       const struct limits *limits, struct link **out,
+                       struct err *err);
 
 /**
  * @param link the keeper
@@ -108,8 +110,8 @@ int link_cgroup(const struct link *link);
 uint64_t link_name_box(struct link *link);
 
 /**
- * Has a box or a command held, when the daemon should die. Where that fails
- * it then ends.
+ * Has a box or a command held, when the daemon should die. Where the keeper
+ * does not take it within a moment, it then ends.
  *
  * @param link  the keeper
  * @param wire  borrowed; `held` is filled
@@ -119,15 +121,15 @@ uint64_t link_name_box(struct link *link);
 void link_hold(struct link *link, const struct wire *wire, const int *fds,
                size_t count);
 
-/**
- * Tells a change of what is held, or that it is to be held no more.
- *
- * @param link the keeper
- * @param type WIRE_NOTE or WIRE_DROP
- * @param held borrowed
- */
-void link_tell(struct link *link, enum wire_type type,
-               const struct wire_held *held);
+/** Has what is held of a box changed; as link_hold(). @param link the keeper
+ *  @param held borrowed */
+void link_note(struct link *link, const struct wire_held *held);
+
+/** Has a command, or a box with its commands, held no more. Does not wait:
+ * where the keeper does not take it, the next daemon does it. @param link the
+ * keeper
+ *  @param held borrowed */
+void link_drop(struct link *link, const struct wire_held *held);
 
 /**
  * Makes a sandbox; it is not ready yet. Starts a new keeper where the old one

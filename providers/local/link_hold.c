@@ -15,15 +15,20 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #define SOCKET "keeper.sock"
 
 enum {
-    SEND_MS = 2000 /* For a keeper that makes a sandbox to take more. */
+    PATIENCE_MS = 100, /* For a keeper that makes a sandbox to take more. */
+    STEP_US = 1000,    /* How often we look. */
 };
 
 void link_set_sock(struct link *link, int sock)
 {
+    if (sock >= 0) {
+        (void)fcntl(sock, F_SETFL, O_NONBLOCK);
+    }
     mutex_lock(&link->hold_lock);
     cleanup_fd(&link->sock);
     link->sock = sock;
@@ -203,18 +208,20 @@ uint64_t link_name_box(struct link *link)
     return atomic_fetch_add(&link->boxes, 1);
 }
 
+/* Nobody waits for the keeper with the lock held. */
 static void send_held(struct link *link, const struct wire *wire,
-                      const int *fds, size_t count)
+                      const int *fds, size_t count, int64_t patience_ms)
 {
+    int64_t deadline = clock_deadline(patience_ms);
     struct err ignored = ERR_INIT;
-    struct pollfd fd = {.events = POLLOUT};
+    int rc;
 
-    mutex_lock(&link->hold_lock);
-    fd.fd = link->sock;
-    if (fd.fd >= 0 && poll(&fd, 1, SEND_MS) == 1) {
-        (void)!wire_send(link->sock, wire, fds, count, &ignored);
-    }
-    mutex_unlock(&link->hold_lock);
+    do {
+        mutex_lock(&link->hold_lock);
+        rc = link->sock < 0 ? -EPIPE
+                            : wire_send(link->sock, wire, fds, count, &ignored);
+        mutex_unlock(&link->hold_lock);
+    } while (rc == -EAGAIN && clock_ms() < deadline && usleep(STEP_US) == 0);
 }
 
 void link_hold(struct link *link, const struct wire *wire, const int *fds,
@@ -223,13 +230,19 @@ void link_hold(struct link *link, const struct wire *wire, const int *fds,
     struct wire hold = *wire;
 
     hold.type = WIRE_HOLD;
-    send_held(link, &hold, fds, count);
+    send_held(link, &hold, fds, count, PATIENCE_MS);
 }
 
-void link_tell(struct link *link, enum wire_type type,
-               const struct wire_held *held)
+void link_note(struct link *link, const struct wire_held *held)
 {
-    const struct wire wire = {.type = type, .held = *held};
+    const struct wire wire = {.type = WIRE_NOTE, .held = *held};
 
-    send_held(link, &wire, NULL, 0);
+    send_held(link, &wire, NULL, 0, PATIENCE_MS);
+}
+
+void link_drop(struct link *link, const struct wire_held *held)
+{
+    const struct wire wire = {.type = WIRE_DROP, .held = *held};
+
+    send_held(link, &wire, NULL, 0, 0);
 }

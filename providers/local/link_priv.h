@@ -16,8 +16,9 @@ struct link {
     uint64_t requests;
     pid_t pid; /* Of a keeper that is our child, or 0. */
     int pidfd;
-    int sock;      /* -1: there is no keeper. Changed under hold_lock. */
-    int state;     /* The state's directory, or -1. */
+    int sock;  /* -1: there is no keeper. Changed under hold_lock. */
+    int state; /* The state's directory, or -1. */
+    unsigned wait_s;
     int cgroup;    /* -1: it has none. */
     int user_ns;   /* Namespaces of keepers of a user who is not root, or -1. */
     int mounts_ns; /* All have the same, as mounts are bound to them. */
@@ -32,10 +33,14 @@ struct link {
 
 /* Ends a keeper; within patience_ms it may first end its sandboxes. */
 void link_end_keeper(struct link *link, int64_t patience_ms);
+/* As wire_send(); waits for a keeper that takes no more. */
+MUST_USE int link_send(int sock, const struct wire *wire, const int *fds,
+                       size_t count, const struct limits *limits,
+                       struct err *err);
 /* Waits for a message. -EPIPE: the keeper is dead. */
 MUST_USE int link_await(int sock, const struct limits *limits, struct wire *out,
                         int fds[WIRE_FD_MAX], struct err *err);
-/* Takes what a keeper says first. */
+/* Takes what a keeper says first, and tells it how long to wait. */
 MUST_USE int link_greet(struct link *link, const struct limits *limits,
                         struct wire *ready, struct err *err);
 

@@ -44,7 +44,7 @@ const struct provider_ops provider_local = {
     .summary = "sandboxes on this machine, in namespaces of their own",
     .flags = PROVIDER_FILES_WHEN_PAUSED | PROVIDER_SPLIT_STDERR |
              PROVIDER_STDIN | PROVIDER_BACKGROUND | PROVIDER_MEMORY_KEPT |
-             PROVIDER_ENDS_WITH_US | PROVIDER_BASE,
+             PROVIDER_BASE,
     .keys = local_keys,
     .open = local_open,
     .close = local_close,
@@ -57,6 +57,7 @@ const struct provider_ops provider_local = {
     .signal = local_signal,
     .each_kept = local_each_kept,
     .adopt = local_adopt,
+    .leave = local_leave,
     .settled = local_settled,
     .has_processes = local_has_processes,
     .limits = local_limits,
@@ -165,7 +166,8 @@ static int open_parts(struct local *local, const struct provider_env *env,
                                       .stop = stop_for_room,
                                       .turn = stop_forkers,
                                       .arg = local};
-    int rc = link_open(env->state_dir, &limits, &local->link, err);
+    int rc =
+        link_open(env->state_dir, env->leave_s, &limits, &local->link, err);
 
     if (rc < 0) {
         return rc;

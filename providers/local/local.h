@@ -57,6 +57,7 @@ void local_drop_kept(struct local *local) EXCLUDES(local->lock);
 
 extern provider_each_kept_fn local_each_kept;
 extern provider_adopt_fn local_adopt;
+extern provider_leave_fn local_leave;
 extern provider_settled_fn local_settled;
 extern provider_has_processes_fn local_has_processes;
 

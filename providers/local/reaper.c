@@ -9,6 +9,7 @@
 #include "providers/local/keeper.h"
 
 #include "core/cleanup.h"
+#include "core/clock.h"
 #include "providers/local/wire.h"
 
 #include <dirent.h>
@@ -310,6 +311,7 @@ void reaper_serve(pid_t pid, int reply)
         }
         if (ended == pid) {
             wire.code = status;
+            wire.at_us = clock_wall_us();
             (void)!write(FIRST_FD, &wire, sizeof(wire));
             pid = 0;
             /* The kernel is faster where nobody asks for the others. */

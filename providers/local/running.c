@@ -86,7 +86,7 @@ void running_unhold(const struct box *box, uint64_t n)
 {
     const struct wire_held held = {.box = box->name_held, .command = n};
 
-    link_tell(box->keeper, WIRE_DROP, &held);
+    link_drop(box->keeper, &held);
 }
 
 static void close_if_done(struct running *running)
@@ -188,7 +188,7 @@ static void note_limit(struct running *running)
     struct err why = ERR_INIT;
 
     if ((result->end == COMMAND_EXITED && result->code == 0) ||
-        result->why.code) {
+        result->end == COMMAND_LEFT || result->why.code) {
         return;
     }
     if (box_met_limit(running->box, &why)) {
@@ -312,18 +312,26 @@ static void on_output(void *arg, uint32_t events)
     close_if_done(stream->running);
 }
 
-void running_note_end(struct running *running, bool told, int status)
+/* Whether it was killed by the daemon that had it, which has died since. */
+static bool met_deadline(const struct running *running)
+{
+    return running->deadline_us &&
+           running->result.ended_us >= running->deadline_us;
+}
+
+void running_note_end(struct running *running, const struct wire *told)
 {
     struct command_result *result = &running->result;
     bool ours = running->phase != RUNNING_FREELY;
     enum command_end end = COMMAND_LOST;
 
-    if (told && WIFEXITED(status)) {
+    result->ended_us = told ? told->at_us : 0;
+    if (told && WIFEXITED(told->code)) {
         end = COMMAND_EXITED;
-        result->code = WEXITSTATUS(status);
-    } else if (told && WIFSIGNALED(status)) {
-        end = COMMAND_KILLED;
-        result->signal = WTERMSIG(status);
+        result->code = WEXITSTATUS(told->code);
+    } else if (told && WIFSIGNALED(told->code)) {
+        end = met_deadline(running) ? COMMAND_TIMEOUT : COMMAND_KILLED;
+        result->signal = WTERMSIG(told->code);
     }
     if (!ours) {
         result->end = end;
@@ -345,15 +353,16 @@ static void hear_reply(struct running *running)
 {
     struct wire wire;
     ssize_t n = look_at_reply(running, &wire);
-    bool whole = n == (ssize_t)sizeof(wire);
 
-    if (whole && wire.type == WIRE_STARTED) {
+    if (n == (ssize_t)sizeof(wire) && wire.type == WIRE_STARTED) {
         /* An earlier daemon died before it heard that. */
-        n = read(running->reply, &wire, sizeof(wire));
-    } else if (whole && wire.type == WIRE_EXITED) {
-        running_note_end(running, true, wire.code);
+        (void)!read(running->reply, &wire, sizeof(wire));
+        n = look_at_reply(running, &wire);
+    }
+    if (n == (ssize_t)sizeof(wire) && wire.type == WIRE_EXITED) {
+        running_note_end(running, &wire);
     } else if (n >= 0 || errno != EAGAIN) {
-        running_note_end(running, false, 0);
+        running_note_end(running, NULL);
     }
 }
 
@@ -448,6 +457,10 @@ static void follow(void *arg)
         return;
     }
     loop_timer_set(running->timer, running->timeout_at_ms);
+    if (!running->told) {
+        /* Before its time is looked at, which may be over by now. */
+        hear_reply(running);
+    }
     if (running->told) {
         settle(running);
     }
@@ -480,8 +493,11 @@ void running_stop(struct running *running, const struct err *why)
     loop_timer_set(running->timer, clock_deadline(CHECK_MS));
 }
 
-void running_close(struct running *running)
+void running_close(struct running *running, bool leave)
 {
+    if (leave && !running->told) {
+        running->result.end = COMMAND_LEFT;
+    }
     for (int i = 0; i < RUNNING_STREAMS; i++) {
         close_stream(&running->streams[i]);
     }

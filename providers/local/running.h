@@ -45,6 +45,7 @@ struct running {
     struct loop_source *cancel_source;
     struct loop_timer *timer;
     int64_t timeout_at_ms;
+    int64_t deadline_us; /* The same by the wall clock, of an adopted one. */
     int64_t give_up_ms;
     int64_t kill_again_ms;
     enum running_phase phase;
@@ -96,11 +97,11 @@ int running_kill(const struct running *running, struct err *err);
 void running_stop(struct running *running, const struct err *why);
 
 /** Notes how the command ended, unless it is we who end it. @param running
- *  not yet told of @param told whether that is known @param status of wait */
-void running_note_end(struct running *running, bool told, int status);
+ *  not yet told of @param told WIRE_EXITED; NULL: that is not known */
+void running_note_end(struct running *running, const struct wire *told);
 
 /** Closes its output and ends it as it is. @param running in the loop's
- *  thread; freed */
-void running_close(struct running *running);
+ *  thread; freed @param leave what runs does so for the next daemon */
+void running_close(struct running *running, bool leave);
 
 #endif

@@ -38,11 +38,30 @@ void shelf_done(struct shelf *shelf)
     }
 }
 
+static struct item *find(const struct shelf *shelf,
+                         const struct wire_held *held)
+{
+    list_each(node, &shelf->items)
+    {
+        struct item *item = container_of(node, struct item, link);
+
+        if (item->wire.held.box == held->box &&
+            item->wire.held.command == held->command) {
+            return item;
+        }
+    }
+    return NULL;
+}
+
 void shelf_hold(struct shelf *shelf, const struct wire *wire,
                 int fds[WIRE_FD_MAX])
 {
+    struct item *old = find(shelf, &wire->held);
     struct item *item = calloc(1, sizeof(*item));
 
+    if (old) {
+        drop(old);
+    }
     if (!item) {
         wire_close(fds);
         return;
@@ -61,14 +80,10 @@ void shelf_hold(struct shelf *shelf, const struct wire *wire,
 
 void shelf_note(struct shelf *shelf, const struct wire_held *held)
 {
-    list_each(node, &shelf->items)
-    {
-        struct item *item = container_of(node, struct item, link);
+    struct item *item = find(shelf, held);
 
-        if (item->wire.held.box == held->box &&
-            item->wire.held.command == held->command) {
-            item->wire.held.frozen = held->frozen;
-        }
+    if (item) {
+        item->wire.held.frozen = held->frozen;
     }
 }
 

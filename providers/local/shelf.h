@@ -21,7 +21,8 @@ void shelf_init(struct shelf *shelf);
 void shelf_done(struct shelf *shelf);
 
 /**
- * Keeps a box or a command; without memory it is not kept.
+ * Keeps a box or a command, in place of what was kept of it; without memory
+ * it is not kept.
  *
  * @param shelf where
  * @param wire  WIRE_HOLD; copied

@@ -10,9 +10,11 @@
  *   daemon: WIRE_MOUNT {enum wire_mount_fd}, id_base, map_lower, n, code: how
  *           many layers
  *   keeper: WIRE_MOUNTED {the overlay} or WIRE_FAILED, n
+ *   daemon: WIRE_WAIT code: for so many seconds the keeper waits for the next
+ *           daemon; once, behind WIRE_READY
  *   daemon: WIRE_HOLD {enum wire_box_fd or wire_command_fd}, held: to be kept
- *           for the next daemon; WIRE_NOTE, held: it has changed;
- *           WIRE_DROP, held: not to be kept any more
+ *           for the next daemon, in place of what was kept of it; WIRE_NOTE,
+ *           held: it has changed; WIRE_DROP, held: not to be kept any more
  *   daemon: WIRE_QUIT: everything the keeper made ends, and it does
  *   end of file at the keeper: the same where it holds no sandbox that lives;
  *           else it waits at its listening socket for the next daemon, which
@@ -26,8 +28,8 @@
  *   daemon: WIRE_END n, code SIGTERM: also continues what is stopped
  *   end of file: the sandbox ends
  * init -> daemon, a pipe of the command, given with WIRE_EXEC:
- *   WIRE_STARTED pid, then WIRE_EXITED code (a wait status), which stays in the
- *   pipe for the next daemon; or WIRE_FAILED
+ *   WIRE_STARTED pid, then WIRE_EXITED code (a wait status), at_us, which stays
+ *   in the pipe for the next daemon; or WIRE_FAILED
  *
  * Where there are no cgroups (no such fds come along then):
  *   daemon: WIRE_END n, code SIGKILL; again until the command's pipe ends,
@@ -103,6 +105,7 @@ enum wire_type {
     WIRE_NOTE,
     WIRE_DROP,
     WIRE_HELD,
+    WIRE_WAIT,
     WIRE_QUIT,
 };
 
@@ -153,6 +156,7 @@ struct wire {
     int32_t code;
     uint64_t n; /* Of the command, or of the request. */
     int64_t pid;
+    int64_t at_us;      /* By the wall clock. */
     uint32_t id_base;   /* Host id of the sandbox's id 0. */
     uint32_t map_lower; /* Not 0: see struct overlay_plan. */
     uint32_t fds;       /* Which of the fds come along, a bit each. */

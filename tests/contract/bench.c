@@ -73,6 +73,7 @@ void bench_open(struct bench *bench)
     check(cancel_init(&bench->never, &err), &err);
     bench->env.state_dir = bench->dir;
     bench->env.loop = bench->loop;
+    bench->env.leave_s = 600;
     bench->env.uid = getuid();
     bench->env.gid = getgid();
     bench->limits.cancel = &bench->never;

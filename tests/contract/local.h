@@ -11,6 +11,8 @@ int suite_local_escapes(void);
 /** @return how many failed */
 int suite_local_isolation(void);
 /** @return how many failed */
+int suite_local_keeper(void);
+/** @return how many failed */
 int suite_local_leftovers(void);
 
 /** Finds a program that is built beside this one. @param name of it

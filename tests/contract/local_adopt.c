@@ -15,6 +15,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 enum {
     KEPT_MAX = 8,
@@ -47,11 +48,11 @@ static void leave_and_reopen(struct bench *bench, struct kept *kept)
 }
 
 static int adopt(struct bench *bench, const struct bench_box *box, uint64_t n,
-                 struct bench_run *run, int64_t timeout_ms)
+                 struct bench_run *run, int64_t deadline_us)
 {
     const struct adoption what = {.number = box->sandbox.number,
                                   .n = n,
-                                  .timeout_ms = timeout_ms,
+                                  .deadline_us = deadline_us,
                                   .cancel = run ? &run->cancel : NULL};
     struct err err = ERR_INIT;
 
@@ -182,6 +183,82 @@ static void a_paused_one_stays_paused(void **state)
     bench_destroy(bench, &box);
 }
 
+/* Its keeper's daemon may have ended it for its time and died. */
+static void one_that_was_killed_after_its_time_met_it(void **state)
+{
+    struct bench *bench = *state;
+    struct bench_run before;
+    struct bench_run run;
+    struct bench_box box;
+    struct kept kept;
+
+    bench_create(bench, &box);
+    for (int late = 0; late < 2; late++) {
+        uint64_t n = bench_script(
+            bench, &box, "echo before; sleep 0.3; kill -9 $$", &before);
+        int64_t deadline_us;
+        struct command_result result;
+
+        bench_says(&before, "before");
+        deadline_us = clock_wall_us();
+        leave_and_reopen(bench, &kept);
+        bench_closed(&before);
+        bench_run_done(&before);
+        assert_int_equal(usleep(600 * 1000), 0);
+        bench_run_init(&run);
+        assert_int_equal(
+            adopt(bench, &box, n, &run, late ? clock_wall_us() : deadline_us),
+            0);
+        result = bench_exited(&run);
+        assert_int_equal(result.end, late ? COMMAND_KILLED : COMMAND_TIMEOUT);
+        assert_true(result.ended_us > deadline_us);
+        assert_true(result.ended_us < clock_wall_us() - 100 * 1000);
+        bench_closed(&run);
+        bench_run_done(&run);
+        provider_settled(bench->provider, box.sandbox.number, n);
+    }
+    bench_destroy(bench, &box);
+}
+
+static void one_can_be_left_by_itself(void **state)
+{
+    struct bench *bench = *state;
+    struct err err = ERR_INIT;
+    struct bench_run runs[2];
+    struct bench_run run;
+    struct bench_box box;
+    struct kept kept;
+    uint64_t n[2];
+
+    bench_create(bench, &box);
+    for (int i = 0; i < 2; i++) {
+        n[i] = bench_script(bench, &box, waiting, &runs[i]);
+        bench_says(&runs[i], "before");
+    }
+    assert_int_equal(
+        provider_leave(bench->provider, box.sandbox.number, n[0], &err), 0);
+    assert_int_equal(bench_exited(&runs[0]).end, COMMAND_LEFT);
+    bench_closed(&runs[0]);
+    assert_int_equal(
+        provider_leave(bench->provider, box.sandbox.number, n[0], &err),
+        -ESRCH);
+    assert_int_equal(bench_sh(bench, &box, "touch go", ""), 0);
+    assert_int_equal(bench_exited(&runs[1]).code, 5);
+    bench_closed(&runs[1]);
+    provider_settled(bench->provider, box.sandbox.number, n[1]);
+    leave_and_reopen(bench, &kept);
+    bench_run_init(&run);
+    assert_int_equal(adopt(bench, &box, n[1], &run, 0), -ESRCH);
+    assert_int_equal(adopt(bench, &box, n[0], &run, 0), 0);
+    assert_int_equal(bench_exited(&run).code, 5);
+    bench_closed(&run);
+    bench_run_done(&run);
+    bench_run_done(&runs[0]);
+    bench_run_done(&runs[1]);
+    provider_settled(bench->provider, box.sandbox.number, n[0]);
+    bench_destroy(bench, &box);
+}
+
 /* Listens as a keeper does, and says what none says. */
 NORETURN static void be_strange(const char *dir, int ready)
 {
@@ -238,6 +315,8 @@ int suite_local_adopt(void)
         cmocka_unit_test(an_adopted_one_meets_its_time_and_its_token),
         cmocka_unit_test(one_that_nobody_wants_is_killed),
         cmocka_unit_test(a_paused_one_stays_paused),
+        cmocka_unit_test(one_that_was_killed_after_its_time_met_it),
+        cmocka_unit_test(one_can_be_left_by_itself),
         cmocka_unit_test(a_keeper_that_is_not_understood_is_ended),
     };
 

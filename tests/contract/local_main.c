@@ -34,7 +34,8 @@ int main(void)
     (void)umask(077);
     bench_use("local");
     return suite_local_escapes() + suite_local_isolation() +
-                   suite_local_leftovers() + suite_local_adopt()
+                   suite_local_leftovers() + suite_local_adopt() +
+                   suite_local_keeper()
                ? 1
                : 0;
 }

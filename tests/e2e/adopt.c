@@ -326,6 +326,104 @@ static void a_clean_end_that_keeps_leaves_them(void **state)
     expect_text(in("status"), "paused\n");
 }
 
+/* As by umount or SIGTERM. */
+static void end_keeping(void)
+{
+    if (mnt_unmount(0) < 0) {
+        assert_int_equal(kill(mnt.pid, SIGTERM), 0);
+    }
+    assert_int_equal(waitpid(mnt.pid, NULL, 0), mnt.pid);
+    mnt.pid = 0;
+}
+
+static void a_clean_end_that_keeps_leaves_commands(void **state)
+{
+    struct child child;
+
+    (void)state;
+    mnt_stop();
+    mnt.options = ",on_unmount=keep";
+    mnt_start();
+    expect_shell("echo '{\"command\":\"echo begun; sleep 0.5; echo over; "
+                 "exit 8\",\"background\":true}' > exec.json",
+                 "");
+    eventually_text(in("execs/1/output"), "begun\n");
+    child = begin("echo begun; until [ -e go ]; do sleep 0.02; done; "
+                  "echo over; exit 9\n");
+    eventually_text(in("execs/2/output"), "begun\n");
+    /* One that has not begun is told to end. */
+    expect_shell("echo '{\"command\":\"echo never\"}' > exec.json & sleep 0.2",
+                 "");
+    assert_int_equal(kill(mnt.pid, SIGTERM), 0);
+    (void)child_end(&child, TOOLS_SOON_MS);
+    end_keeping();
+    nap(700);
+    mnt_start();
+    expect_text(in("execs/1/wait"), "8\n");
+    expect_text(in("execs/2/status"), "running\n");
+    expect_shell("touch workspace/go", "");
+    expect_text(in("execs/2/wait"), "9\n");
+    expect_text(in("execs/1/output"), "begun\nover\n");
+    expect_text(in("execs/2/output"), "begun\nover\n");
+    expect_text(in("execs/3/output"), "");
+    expect_shell("grep -c lost events; cat execs/3/status", "0\nkilled\n");
+    mnt.options = NULL;
+}
+
+/* The time that it took is its own, not the daemon's. */
+static void the_end_is_when_it_ended(void **state)
+{
+    (void)state;
+    expect_shell("echo '{\"command\":\"echo begun; sleep 0.3\","
+                 "\"background\":true}' > exec.json",
+                 "");
+    eventually_text(in("execs/1/output"), "begun\n");
+    die(NULL);
+    nap(1500);
+    mnt_start();
+    expect_text(in("execs/1/wait"), "0\n");
+    expect_shell("ms=$(sed 's/.*\"duration_ms\": *\\([0-9]*\\).*/\\1/' "
+                 "execs/1/result.json); [ $ms -ge 250 ] && [ $ms -lt 1200 ] && "
+                 "echo $ms ms | sed 's/[0-9]* //'",
+                 "ms\n");
+}
+
+/* What no daemon has begun, or all begin anew. */
+static void init_and_queued_commands_at_a_crash(void **state)
+{
+    struct child child;
+    struct child queued;
+
+    (void)state;
+    expect_shell(
+        "echo "
+        "'{\"id\":\"prepared\",\"provider\":\"local\",\"init\":{\"commands\":"
+        "[\"echo x >> ran; [ -e go ] || sleep 1238.5\"]}}' > ../../new; "
+        "(: > ../prepared/exec) >/dev/null 2>&1 & sleep 0.1",
+        "");
+    eventually(process_exists("sleep 1238.5"));
+    child = begin("sleep 1239.5\n");
+    eventually(access(in("execs/1"), F_OK) == 0);
+    queued = begin("echo never\n");
+    eventually(access(in("execs/2"), F_OK) == 0);
+    die(&child);
+    (void)child_end(&queued, TOOLS_SOON_MS);
+    mnt_start();
+    expect_text(in("execs/1/status"), "running\n");
+    expect_text(in("execs/2/status"), "lost\n");
+    expect_text(in("execs/2/output"), "");
+    eventually(!process_exists("sleep 1238.5"));
+    expect_shell(
+        "cat ../prepared/execs/1/status; touch ../prepared/workspace/go;"
+        " echo running > ../prepared/status && "
+        "cat ../prepared/status ../prepared/execs/2/status "
+        "../prepared/workspace/ran",
+        "lost\nrunning\nexited\nx\nx\n");
+    put_ok(in("execs/1/signal"), "KILL");
+    expect_text(in("execs/1/wait"), "137\n");
+    expect_shell("echo absent > ../prepared/status; rmdir ../prepared", "");
+}
+
 static const struct CMUnitTest tests[] = {
     e2e_test(a_command_goes_on_under_the_next_daemon),
     e2e_test(one_that_ended_meanwhile_is_known),
@@ -340,6 +438,9 @@ static const struct CMUnitTest tests[] = {
     e2e_test(without_its_keeper_it_is_lost),
     e2e_test(twenty_sessions_go_on),
     e2e_test(a_clean_end_that_keeps_leaves_them),
+    e2e_test(a_clean_end_that_keeps_leaves_commands),
+    e2e_test(the_end_is_when_it_ended),
+    e2e_test(init_and_queued_commands_at_a_crash),
 };
 
 E2E_MAIN(tests)

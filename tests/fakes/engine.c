@@ -448,10 +448,18 @@ static int engine_exec(struct provider *provider, const struct sandbox *sandbox,
     return rc;
 }
 
+/* They have ended with the provider that had them. */
+static bool engine_has_processes(struct provider *provider, uint64_t number)
+{
+    (void)provider;
+    (void)number;
+    return false;
+}
+
 const struct provider_ops engine_local = {
     .name = "local",
     .summary = "an engine of variables, with a directory",
-    .flags = PROVIDER_FILES_WHEN_PAUSED | PROVIDER_ENDS_WITH_US,
+    .flags = PROVIDER_FILES_WHEN_PAUSED,
     .open = engine_open,
     .close = engine_close,
     .create = engine_create,
@@ -460,6 +468,7 @@ const struct provider_ops engine_local = {
     .destroy = engine_destroy,
     .status = engine_status,
     .exec = engine_exec,
+    .has_processes = engine_has_processes,
     .root = engine_root,
     .room = engine_room,
 };
