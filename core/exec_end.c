@@ -168,6 +168,9 @@ static void end(struct exec *exec, struct exec_info *info,
     } else if (current) {
         session_job_over(session);
     }
+    if (ran) {
+        session_files_changed(session); /* Commands run no more. */
+    }
     publish_end(exec, info);
     if (saved) {
         settle(exec);

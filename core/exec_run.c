@@ -325,6 +325,9 @@ static void run(struct exec *exec)
                  ? -ECANCELED
                  : session_ensure_for_exec(exec->job.session, &err);
 
+    if (rc == 0) {
+        rc = session_files_send(exec->job.session, &err);
+    }
     if (rc == 0 && !is_cancelled(exec)) {
         checkpoint_gather(exec->job.session);
         rc = exec->background ? start_aside(exec, &err) : start(exec, &err);

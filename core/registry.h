@@ -108,6 +108,15 @@ void registry_mounted(struct registry *registry, unsigned major,
 void registry_ending(struct registry *registry);
 
 /**
+ * Sends what was written to files that are open still, and logs what cannot be
+ * sent. Before those files are closed.
+ *
+ * @param registry the registry; NULL is fine
+ * @param end_ms   how long all of it may take
+ */
+void registry_send(struct registry *registry, int64_t end_ms);
+
+/**
  * Ends the registry: cancels commands, pauses or deletes sandboxes as
  * on_unmount says (bounded by end_ms), closes providers and the store. What is
  * not confirmed as deleted by then, the next start deletes. A call of an engine

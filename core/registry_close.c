@@ -316,6 +316,20 @@ void registry_ending(struct registry *registry)
     store_closing(registry->store);
 }
 
+void registry_send(struct registry *registry, int64_t end_ms)
+{
+    int64_t deadline = clock_deadline(end_ms);
+    struct session *session = registry ? next_loaded(registry, 0) : NULL;
+
+    while (session) {
+        uint64_t number = session->number;
+
+        session_files_end(session, deadline);
+        session_unref(session);
+        session = next_loaded(registry, number);
+    }
+}
+
 bool registry_close(struct registry *registry, int64_t end_ms)
 {
     const unsigned all = CALM_JOBS | CALM_WORKS | CALM_SINKS;

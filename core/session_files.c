@@ -6,6 +6,7 @@
 #include "core/checkpoint_priv.h"
 #include "core/cleanup.h"
 #include "core/clock.h"
+#include "core/log.h"
 #include "core/registry_priv.h"
 #include "core/session_priv.h"
 
@@ -131,6 +132,8 @@ static int keep_tree(struct session *session, uint64_t generation,
     } else {
         if (!session->tree) {
             session->tree = TAKE_PTR(built);
+            ws_contested(session->tree,
+                         session->command_runs || session->background);
         }
         *out = ws_ref(session->tree);
     }
@@ -411,17 +414,73 @@ void session_files_open(struct session *session)
     }
 }
 
-void session_files_changed(struct session *session)
+/* The tree with a reference, where there is one; and whether commands run. */
+static struct workspace *tree_of(struct session *session, bool *commands)
 {
     struct workspace *tree;
 
     mutex_lock(&session->lock);
     tree = session->tree ? ws_ref(session->tree) : NULL;
+    *commands = session->command_runs || session->background;
     mutex_unlock(&session->lock);
+    return tree;
+}
+
+void session_files_changed(struct session *session)
+{
+    bool commands;
+    struct workspace *tree = tree_of(session, &commands);
+
     if (tree) {
         ws_changed(tree);
+        ws_contested(tree, commands);
         ws_unref(tree);
     }
+}
+
+static int send_within(struct session *session, const struct limits *limits,
+                       struct err *err)
+{
+    bool commands;
+    struct workspace *tree = tree_of(session, &commands);
+    int rc = 0;
+
+    if (tree) {
+        ws_contested(tree, commands);
+        rc = ws_sync(tree, limits, err);
+        ws_unref(tree);
+    }
+    return rc;
+}
+
+int session_files_send(struct session *session, struct err *err)
+{
+    const struct limits limits = session_limits(session, SESSION_WAIT_CALL);
+
+    return send_within(session, &limits, err);
+}
+
+void session_files_end(struct session *session, int64_t deadline_ms)
+{
+    const struct limits limits = {.deadline_ms = deadline_ms,
+                                  .cancel = &session->registry->cancel};
+    struct err err = ERR_INIT;
+    char id[SESSION_ID_SIZE];
+
+    if (send_within(session, &limits, &err) < 0) {
+        session_id(session, id);
+        log_error("session %s: written and not sent: %s", id, err.msg);
+    }
+}
+
+bool session_files_unsent(struct session *session)
+{
+    bool commands;
+    struct workspace *tree = tree_of(session, &commands);
+    bool unsent = tree && ws_unsent(tree);
+
+    ws_unref(tree);
+    return unsent;
 }
 
 void session_files_drop(struct session *session)

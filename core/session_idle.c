@@ -106,7 +106,9 @@ static int64_t look(struct session *session)
     if (next > now) {
         return next;
     }
-    if (!idle) { /* A file operation is inside, for its moment. */
+    /* A file operation is inside, for its moment; or something was written and
+     * is not sent yet. */
+    if (!idle || session_files_unsent(session)) {
         return now + SECOND_MS;
     }
     pause_now(session);

@@ -4,6 +4,7 @@
  */
 #include "core/checkpoint_priv.h"
 #include "core/clock.h"
+#include "core/log.h"
 #include "core/registry_priv.h"
 #include "core/session_priv.h"
 
@@ -45,7 +46,15 @@ static int pause_running(struct session *session,
     if (rc < 0) {
         return rc;
     }
-    rc = pause_closed(session, event, err);
+    rc = session_files_send(session, err);
+    if (rc < 0 && registry_closing(session->registry)) {
+        log_warning("at the end: %s", err->msg);
+        err_clear(err);
+        rc = 0;
+    }
+    if (rc == 0) {
+        rc = pause_closed(session, event, err);
+    }
     session_files_open(session);
     if (rc < 0) {
         session_life_failed(session, "pause", event->caller, err);
@@ -94,7 +103,7 @@ static bool still_idle(struct session *session)
     mutex_lock(&session->lock);
     idle = session_idle_due_locked(session);
     mutex_unlock(&session->lock);
-    return idle;
+    return idle && !session_files_unsent(session);
 }
 
 int session_life_pause_idle(struct session *session, struct err *err)

@@ -362,6 +362,14 @@ MUST_USE int session_files_close(struct session *session, int64_t deadline_ms,
 void session_files_open(struct session *session) EXCLUDES(session->lock);
 /* What the tree keeps of files is asked for again. */
 void session_files_changed(struct session *session) EXCLUDES(session->lock);
+/* Sends what was written through the mount and is not with the engine yet. */
+MUST_USE int session_files_send(struct session *session, struct err *err)
+    EXCLUDES(session->lock);
+/* The same at the end; what cannot be sent is logged. */
+void session_files_end(struct session *session, int64_t deadline_ms)
+    EXCLUDES(session->lock);
+/* Whether there is such a thing. */
+bool session_files_unsent(struct session *session) EXCLUDES(session->lock);
 /* Forgets the tree: the instance is another one. */
 void session_files_drop(struct session *session) EXCLUDES(session->lock);
 

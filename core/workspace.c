@@ -59,6 +59,30 @@ bool ws_fixed(const struct workspace *ws)
     return ws->fixed;
 }
 
+void ws_contested(struct workspace *ws, bool contested)
+{
+    if (ws->ops->contested) {
+        ws->ops->contested(ws, contested);
+    }
+}
+
+bool ws_unsent(struct workspace *ws)
+{
+    return ws->ops->unsent && ws->ops->unsent(ws, NULL);
+}
+
+bool ws_unsent_file(struct ws_file *file)
+{
+    struct workspace *ws = file->node->tree;
+
+    return ws->ops->unsent && ws->ops->unsent(ws, file);
+}
+
+int ws_sync(struct workspace *ws, const struct limits *limits, struct err *err)
+{
+    return ws->ops->sync ? ws->ops->sync(ws, limits, err) : 0;
+}
+
 void ws_node_init(struct ws_node *node, struct workspace *ws, uint64_t ino)
 {
     node->tree = ws_ref(ws);
@@ -313,10 +337,9 @@ ssize_t ws_write(struct ws_file *file, const void *data, size_t size,
 
 int ws_flush(struct ws_file *file, const struct ws_ctx *ctx, struct err *err)
 {
-    (void)file;
-    (void)ctx;
-    (void)err;
-    return 0; /* No tree stages writes: what was written is there. */
+    const struct workspace_ops *ops = file_ops(file);
+
+    return ops->flush ? ops->flush(file, ctx, err) : 0;
 }
 
 int ws_fsync(struct ws_file *file, bool data_only, const struct ws_ctx *ctx,

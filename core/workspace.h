@@ -42,6 +42,10 @@ struct ws_view {
     bool raw_links; /* A link's target is given as stored, also one that leads
                      * out of the workspace. */
     bool fixed;     /* Nothing in it ever changes, as in a checkpoint. */
+
+    /* Of trees of other machines; 0: as core has it. */
+    uint64_t cache_bytes; /* Content of one tree that is kept on this disk. */
+    uint64_t stage_bytes; /* What is written there and not sent yet. */
 };
 
 /**
@@ -91,6 +95,28 @@ void ws_changed(struct workspace *ws);
 bool ws_fixed(const struct workspace *ws);
 /** @param ws a tree @return whether somebody has another reference */
 bool ws_used(const struct workspace *ws);
+
+/** @param ws a tree @param contested whether others make files in it now, so
+ *  that who wants to be the first has to ask the engine */
+void ws_contested(struct workspace *ws, bool contested);
+
+/** @param ws a tree @return whether something was written that the engine does
+ *  not have */
+bool ws_unsent(struct workspace *ws);
+/** @param file of a tree @return the same of one file, unless its writer was
+ *  told that it could not be sent */
+bool ws_unsent_file(struct ws_file *file);
+
+/**
+ * Sends all that was written, and waits until the engine has it.
+ *
+ * @param ws     a tree
+ * @param limits deadline and token
+ * @param err    filled on failure
+ * @return 0, or why one of the files could not be sent: it stays staged
+ */
+MUST_USE int ws_sync(struct workspace *ws, const struct limits *limits,
+                     struct err *err);
 
 /** @param ws a tree @return its top directory, one more reference */
 struct ws_node *ws_root(struct workspace *ws);

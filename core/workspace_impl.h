@@ -58,6 +58,10 @@ struct workspace_ops {
     bool blocks;
 
     void (*changed)(struct workspace *); /* NULL: it keeps nothing. */
+    /* NULL, like sync and flush: it stages nothing. */
+    bool (*unsent)(struct workspace *, struct ws_file *);
+    int (*sync)(struct workspace *, const struct limits *, struct err *);
+    void (*contested)(struct workspace *, bool); /* NULL: all the same. */
     void (*free)(struct workspace *);
     /* Takes an unreferenced node out of the table; tree->lock is held. */
     void (*node_unhash)(struct ws_node *);
@@ -92,6 +96,7 @@ struct workspace_ops {
                     const struct ws_ctx *, struct err *);
     ssize_t (*write)(struct ws_file *, const void *data, size_t size,
                      off_t offset, const struct ws_ctx *, struct err *);
+    int (*flush)(struct ws_file *, const struct ws_ctx *, struct err *);
     int (*fsync)(struct ws_file *, bool data_only, const struct ws_ctx *,
                  struct err *);
     int (*fallocate)(struct ws_file *, int mode, off_t offset, off_t size,

@@ -1,5 +1,5 @@
 /* A tree over a provider's file calls: names and attributes. */
-#include "core/workspace_remote.h"
+#include "core/remote_stage.h"
 
 #include "core/cleanup.h"
 
@@ -10,8 +10,12 @@
 #include <time.h>
 
 enum {
-    KEEP_MS = 1000 /* How long an answer of the engine holds. */
+    KEEP_MS = 1000, /* How long an answer of the engine holds. */
 };
+
+/* Of one tree, where nobody says otherwise. */
+static const uint64_t CACHE_BYTES = (uint64_t)256 << 20;
+static const uint64_t STAGE_BYTES = (uint64_t)4 << 30;
 
 struct remote *remote_of(struct workspace *ws)
 {
@@ -42,31 +46,14 @@ static void remote_free(struct workspace *ws)
 
     remote_nodes_done(r);
     remote_cache_free(r->cache);
+    remote_data_free(r->data);
     cond_done(&r->turn);
     ws_done(ws);
     free_copies(r);
     free(r);
 }
 
-/* A call about one path. */
-struct about {
-    struct remote *r;
-    struct remote_path path;
-};
-
-static int begin(struct about *about, struct ws_node *base, const char *name,
-                 const struct ws_ctx *ctx, struct err *err)
-{
-    struct remote_node *node = remote_node_of(base);
-    int rc = remote_path(node, name, &about->path, err);
-
-    about->r = remote_tree(node);
-    return rc < 0 ? rc : remote_begin(about->r, &ctx->limits, err);
-}
-
-/* Forgets what was known of a file that is about to be, or was, changed, and of
- * its other names, which nobody can tell. */
-static void forget(struct remote *r, const char *path)
+void remote_forget(struct remote *r, const char *path)
 {
     struct stat attr;
 
@@ -77,16 +64,7 @@ static void forget(struct remote *r, const char *path)
     remote_cache_forget(r->cache, path);
 }
 
-/* Ends a call that changes the file. */
-static int end(const struct about *about, int rc, struct err *err)
-{
-    rc = (int)remote_end(about->r, rc, err);
-    forget(about->r, about->path.text);
-    return rc;
-}
-
-/* For slots that a provider may lack. */
-static int cannot(struct err *err)
+int remote_cannot(struct err *err)
 {
     return err_set(err, EOPNOTSUPP, "the provider cannot do that");
 }
@@ -102,13 +80,34 @@ static int stat_path(struct ws_node *node, const char *name,
     return rc < 0 ? rc : remote_attr(r, path.text, &ctx->limits, out, err);
 }
 
-static int remote_lookup(struct ws_node *dir, const char *name,
-                         const struct ws_ctx *ctx, struct ws_node **out,
-                         struct stat *attr, struct err *err)
+/* Finds a file that the engine does not have yet. */
+static bool lookup_staged(struct remote_node *dir, const char *name,
+                          struct ws_node **out, struct stat *attr)
+{
+    struct remote_node *node = remote_node_find(dir, name);
+    struct err unused = ERR_INIT;
+
+    if (node && remote_stage_attr(node, attr) &&
+        remote_show(node, attr, &unused) == 0) {
+        *out = &node->base;
+        return true;
+    }
+    ws_node_unref(node ? &node->base : NULL);
+    return false;
+}
+
+int remote_lookup(struct ws_node *dir, const char *name,
+                  const struct ws_ctx *ctx, struct ws_node **out,
+                  struct stat *attr, struct err *err)
 {
     struct stat found;
-    int rc = stat_path(dir, name, ctx, &found, err);
+    int rc;
 
+    if (lookup_staged(remote_node_of(dir), name, out, &found)) {
+        *attr = found;
+        return 0;
+    }
+    rc = stat_path(dir, name, ctx, &found, err);
     if (rc == 0) {
         rc = remote_node_meet(remote_node_of(dir), name, &found, out, err);
     }
@@ -118,18 +117,20 @@ static int remote_lookup(struct ws_node *dir, const char *name,
     return rc;
 }
 
-static int remote_getattr(struct ws_node *node, struct ws_file *file,
-                          const struct ws_ctx *ctx, struct stat *attr,
-                          struct err *err)
+int remote_getattr(struct ws_node *node, struct ws_file *file,
+                   const struct ws_ctx *ctx, struct stat *attr, struct err *err)
 {
     struct stat found;
-    int rc = stat_path(node, NULL, ctx, &found, err);
+    bool staged = remote_stage_attr(remote_node_of(node), &found);
+    int rc = staged ? 0 : stat_path(node, NULL, ctx, &found, err);
+    bool orphan = staged && !found.st_nlink;
 
     (void)file;
     if (rc == 0) {
         rc = remote_show(remote_node_of(node), &found, err);
     }
     if (rc == 0) {
+        found.st_nlink = orphan ? 0 : found.st_nlink;
         *attr = found;
     }
     return rc;
@@ -159,40 +160,128 @@ static int drop_owners(const struct remote *r, unsigned *mask,
     return 0;
 }
 
-static int set_attr(struct ws_node *node, unsigned mask,
-                    const struct stat *want, const struct ws_ctx *ctx,
-                    struct err *err)
+void remote_apply(struct stat *attr, unsigned mask, const struct stat *want)
 {
-    struct remote *r = remote_of(node->tree);
-    struct stat plain = *want;
-    struct about about;
-    int rc = drop_owners(r, &mask, want, err);
+    (void)clock_gettime(CLOCK_REALTIME, &attr->st_ctim);
+    if (mask & PROVIDER_ATTR_MODE) {
+        attr->st_mode = (attr->st_mode & S_IFMT) | (want->st_mode & 07777);
+    }
+    if (mask & PROVIDER_ATTR_ATIME) {
+        attr->st_atim = want->st_atim;
+    }
+    if (mask & PROVIDER_ATTR_MTIME) {
+        attr->st_mtim = want->st_mtim;
+    }
+}
 
-    resolve_time(&mask, PROVIDER_ATTR_ATIME, &plain.st_atim);
-    resolve_time(&mask, PROVIDER_ATTR_MTIME, &plain.st_mtim);
-    if (rc < 0 || !mask) {
-        return rc;
+/* Changes what is staged; 1 where nothing is, nor is to be. */
+static int set_staged(struct remote_node *node, bool make, unsigned mask,
+                      const struct stat *want, const struct ws_ctx *ctx,
+                      struct err *err)
+{
+    struct remote_stage *stage = NULL;
+    int rc = remote_stage_enter(node, make, &ctx->limits, &stage, err);
+
+    if (rc < 0 || !stage) {
+        return rc < 0 ? rc : 1;
     }
-    if (!r->files->set_attr) {
-        return cannot(err);
+    if (mask & PROVIDER_ATTR_SIZE) {
+        rc = remote_stage_resize(stage, want->st_size, &ctx->limits, err);
     }
-    rc = begin(&about, node, NULL, ctx, err);
+    if (rc == 0) {
+        remote_stage_set(stage, mask & ~(unsigned)PROVIDER_ATTR_SIZE, want);
+    }
+    remote_stage_leave(stage, false);
+    return rc;
+}
+
+/* Changes the engine's file at once. What it looks like then is known but for
+ * a length's time: else it is asked. */
+static int set_theirs(struct remote_node *node, unsigned mask,
+                      const struct stat *want, const struct ws_ctx *ctx,
+                      struct stat *attr, struct err *err)
+{
+    struct remote *r = remote_tree(node);
+    struct remote_path path;
+    bool known;
+    int rc = remote_path(node, NULL, &path, err);
+
+    if (rc == 0 && !r->files->set_attr) {
+        rc = remote_cannot(err);
+    }
+    if (rc == 0) {
+        rc = remote_begin(r, &ctx->limits, err);
+    }
     if (rc < 0) {
         return rc;
     }
-    rc = r->files->set_attr(r->provider, &r->sandbox, about.path.text, mask,
-                            &plain, &ctx->limits, err);
-    return end(&about, rc, err);
+    known = remote_cache_find(r->cache, path.text, attr) == REMOTE_THERE &&
+            !(mask & PROVIDER_ATTR_SIZE);
+    rc = r->files->set_attr(r->provider, &r->sandbox, path.text, mask, want,
+                            &ctx->limits, err);
+    rc = (int)remote_end(r, rc, err);
+    remote_forget(r, path.text);
+    if (rc < 0 || !known) {
+        return rc < 0 ? rc : remote_getattr(&node->base, NULL, ctx, attr, err);
+    }
+    remote_apply(attr, mask, want);
+    return remote_show(node, attr, err);
 }
 
-static int remote_setattr(struct ws_node *node, struct ws_file *file,
+static int remote_setattr(struct ws_node *base, struct ws_file *file,
                           unsigned mask, const struct stat *want,
                           const struct ws_ctx *ctx, struct stat *attr,
                           struct err *err)
 {
-    int rc = set_attr(node, mask, want, ctx, err);
+    struct remote_node *node = remote_node_of(base);
+    bool cut = file && (mask & PROVIDER_ATTR_SIZE);
+    struct stat plain = *want;
+    struct stat now = {.st_size = 0};
+    int rc = drop_owners(remote_tree(node), &mask, want, err);
 
-    return rc < 0 ? rc : remote_getattr(node, file, ctx, attr, err);
+    resolve_time(&mask, PROVIDER_ATTR_ATIME, &plain.st_atim);
+    resolve_time(&mask, PROVIDER_ATTR_MTIME, &plain.st_mtim);
+    if (rc == 0) {
+        rc = mask ? set_staged(node, cut, mask, &plain, ctx, err) : 0;
+    }
+    if (rc == 0) {
+        return remote_getattr(base, file, ctx, attr, err);
+    }
+    if (rc > 0) {
+        rc = set_theirs(node, mask, &plain, ctx, &now, err);
+    }
+    if (rc == 0) {
+        *attr = now;
+    }
+    return rc;
+}
+
+/* A link's target is kept as the content of other files is. */
+static int read_target(struct remote *r, const char *path,
+                       const struct ws_ctx *ctx, char *out, size_t size,
+                       struct err *err)
+{
+    struct stat attr;
+    int rc = remote_attr(r, path, &ctx->limits, &attr, err);
+    ssize_t n =
+        rc < 0 ? rc : remote_data_read(r->data, path, &attr, 0, 0, out, size);
+
+    if (rc < 0 || n >= 0) {
+        out[n > 0 && (size_t)n < size ? n : 0] = '\0';
+        return rc;
+    }
+    rc = remote_begin(r, &ctx->limits, err);
+    if (rc < 0) {
+        return rc;
+    }
+    rc = r->files->read_link(r->provider, &r->sandbox, path, &ctx->limits, out,
+                             size, err);
+    rc = (int)remote_end(r, rc, err);
+    if (rc == 0) {
+        out[size - 1] = '\0';
+        remote_data_keep(r->data, path, &attr, 0, out, strlen(out));
+    }
+    return rc;
 }
 
 static int remote_readlink(struct ws_node *node, const struct ws_ctx *ctx,
@@ -209,14 +298,8 @@ static int remote_readlink(struct ws_node *node, const struct ws_ctx *ctx,
     }
     rc = remote_path(link, NULL, &path, err);
     if (rc == 0) {
-        rc = remote_begin(r, &ctx->limits, err);
+        rc = read_target(r, path.text, ctx, out, size, err);
     }
-    if (rc < 0) {
-        return rc;
-    }
-    rc = r->files->read_link(r->provider, &r->sandbox, path.text, &ctx->limits,
-                             out, size, err);
-    rc = (int)remote_end(r, rc, err);
     if (rc < 0) {
         return rc;
     }
@@ -229,197 +312,6 @@ static int remote_readlink(struct ws_node *node, const struct ws_ctx *ctx,
                   : 0;
 }
 
-static int remote_mkdir(const struct ws_place *place, struct ws_node **out,
-                        struct stat *attr, struct err *err)
-{
-    struct about about;
-    int rc;
-
-    if (!remote_of(place->dir->tree)->files->make_dir) {
-        return cannot(err);
-    }
-    rc = begin(&about, place->dir, place->name, place->ctx, err);
-    if (rc < 0) {
-        return rc;
-    }
-    rc = about.r->files->make_dir(about.r->provider, &about.r->sandbox,
-                                  about.path.text, place->mode,
-                                  &place->ctx->limits, err);
-    rc = end(&about, rc, err);
-    if (rc == 0) {
-        remote_cache_empty(about.r->cache, about.path.text);
-    }
-    return rc < 0 ? rc
-                  : remote_lookup(place->dir, place->name, place->ctx, out,
-                                  attr, err);
-}
-
-/* Makes an empty file. */
-static int make_file(const struct ws_place *place, struct err *err)
-{
-    struct about about;
-    int rc;
-
-    if (!remote_of(place->dir->tree)->files->create) {
-        return cannot(err);
-    }
-    rc = begin(&about, place->dir, place->name, place->ctx, err);
-    if (rc < 0) {
-        return rc;
-    }
-    rc = about.r->files->create(about.r->provider, &about.r->sandbox,
-                                about.path.text, place->mode & 07777,
-                                &place->ctx->limits, err);
-    return end(&about, rc, err);
-}
-
-static int remote_mknod(const struct ws_place *place, struct ws_node **out,
-                        struct stat *attr, struct err *err)
-{
-    int rc;
-
-    if (!S_ISREG(place->mode)) {
-        return cannot(err);
-    }
-    rc = make_file(place, err);
-    return rc < 0 ? rc
-                  : remote_lookup(place->dir, place->name, place->ctx, out,
-                                  attr, err);
-}
-
-static int remote_symlink(const struct ws_place *place, const char *target,
-                          struct ws_node **out, struct stat *attr,
-                          struct err *err)
-{
-    struct about about;
-    int rc;
-
-    if (!remote_of(place->dir->tree)->files->symlink) {
-        return cannot(err);
-    }
-    rc = begin(&about, place->dir, place->name, place->ctx, err);
-    if (rc < 0) {
-        return rc;
-    }
-    rc = about.r->files->symlink(about.r->provider, &about.r->sandbox, target,
-                                 about.path.text, &place->ctx->limits, err);
-    rc = end(&about, rc, err);
-    return rc < 0 ? rc
-                  : remote_lookup(place->dir, place->name, place->ctx, out,
-                                  attr, err);
-}
-
-static int remote_link(struct ws_node *node, const struct ws_place *place,
-                       struct stat *attr, struct err *err)
-{
-    struct remote_path from;
-    struct about about;
-    int rc;
-
-    if (!remote_of(node->tree)->files->link) {
-        return err_set(err, EPERM, "the provider has no hard links");
-    }
-    rc = remote_path(remote_node_of(node), NULL, &from, err);
-    if (rc == 0) {
-        rc = begin(&about, place->dir, place->name, place->ctx, err);
-    }
-    if (rc < 0) {
-        return rc;
-    }
-    rc = about.r->files->link(about.r->provider, &about.r->sandbox, from.text,
-                              about.path.text, &place->ctx->limits, err);
-    rc = end(&about, rc, err);
-    remote_cache_changed(about.r->cache); /* All its names tell of the new. */
-    if (rc < 0) {
-        return rc;
-    }
-    remote_node_linked(remote_node_of(node), remote_node_of(place->dir),
-                       place->name);
-    return remote_getattr(node, NULL, place->ctx, attr, err);
-}
-
-static int remote_remove(struct ws_node *dir, const char *name, bool is_dir,
-                         const struct ws_ctx *ctx, struct err *err)
-{
-    struct about about;
-    int rc;
-
-    if (!remote_of(dir->tree)->files->remove) {
-        return cannot(err);
-    }
-    rc = begin(&about, dir, name, ctx, err);
-    if (rc < 0) {
-        return rc;
-    }
-    rc = about.r->files->remove(about.r->provider, &about.r->sandbox,
-                                about.path.text, is_dir, &ctx->limits, err);
-    rc = end(&about, rc, err);
-    if (rc == 0) {
-        remote_cache_set(about.r->cache, about.path.text, NULL);
-        remote_node_removed(remote_node_of(dir), name);
-    }
-    return rc;
-}
-
-static int remote_rename(const struct ws_move *move, struct err *err)
-{
-    struct remote_path from;
-    struct about about;
-    int rc;
-
-    if (!remote_of(move->from->tree)->files->rename) {
-        return cannot(err);
-    }
-    rc = remote_path(remote_node_of(move->from), move->name, &from, err);
-    if (rc == 0) {
-        rc = begin(&about, move->to, move->new_name, move->ctx, err);
-    }
-    if (rc < 0) {
-        return rc;
-    }
-    rc = about.r->files->rename(about.r->provider, &about.r->sandbox, from.text,
-                                about.path.text, move->flags,
-                                &move->ctx->limits, err);
-    rc = end(&about, rc, err);
-    remote_cache_forget(about.r->cache, from.text);
-    if (rc == 0) {
-        remote_node_moved(move);
-    }
-    return rc;
-}
-
-static int remote_create(const struct ws_place *place, int flags,
-                         struct ws_node **node, struct ws_file **file,
-                         struct stat *attr, struct err *err)
-{
-    struct ws_node *found = NULL;
-    struct stat now;
-    int rc = make_file(place, err);
-
-    if (rc == -EEXIST && !(flags & O_EXCL)) {
-        err_clear(err);
-        rc = 0;
-    }
-    if (rc == 0) {
-        rc = remote_lookup(place->dir, place->name, place->ctx, &found, &now,
-                           err);
-    }
-    if (rc < 0) {
-        return rc;
-    }
-    rc = remote_open(found, flags, place->ctx, file, err);
-    if (rc < 0) {
-        ws_node_unref(found);
-        return rc;
-    }
-    if (flags & O_TRUNC) {
-        now.st_size = 0;
-    }
-    *node = found;
-    *attr = now;
-    return 0;
-}
-
 static int remote_statfs(struct workspace *ws, const struct ws_ctx *ctx,
                          struct statvfs *out, struct err *err)
 {
@@ -428,7 +320,7 @@ static int remote_statfs(struct workspace *ws, const struct ws_ctx *ctx,
     int rc;
 
     if (!r->files->statfs) {
-        return cannot(err);
+        return remote_cannot(err);
     }
     rc = remote_begin(r, &ctx->limits, err);
     if (rc < 0) {
@@ -448,9 +340,19 @@ static void remote_changed(struct workspace *ws)
     remote_cache_changed(remote_of(ws)->cache);
 }
 
+static void remote_contested(struct workspace *ws, bool contested)
+{
+    mutex_lock(&ws->lock);
+    remote_of(ws)->contested = contested;
+    mutex_unlock(&ws->lock);
+}
+
 static const struct workspace_ops remote_ops = {
     .blocks = true,
     .changed = remote_changed,
+    .contested = remote_contested,
+    .unsent = remote_unsent,
+    .sync = remote_sync,
     .free = remote_free,
     .node_unhash = remote_node_unhash,
     .node_free = remote_node_free,
@@ -468,6 +370,7 @@ static const struct workspace_ops remote_ops = {
     .create = remote_create,
     .read = remote_read,
     .write = remote_write,
+    .flush = remote_flush,
     .fsync = remote_fsync,
     .fallocate = remote_fallocate,
     .lseek = remote_lseek,
@@ -512,10 +415,21 @@ int ws_new_remote(struct provider *provider, const struct sandbox *sandbox,
     r->files = provider->ops->files;
     r->view = *view;
     list_init(&r->loads);
+    list_init(&r->fetches);
+    list_init(&r->staged);
+    if (!r->view.cache_bytes) {
+        r->view.cache_bytes = CACHE_BYTES;
+    }
+    if (!r->view.stage_bytes) {
+        r->view.stage_bytes = STAGE_BYTES;
+    }
     r->walk.at_ms = INT64_MIN / 2;
     r->cache = remote_cache_new(KEEP_MS);
-    if (!r->cache || copy_sandbox(r, sandbox) < 0 || remote_nodes_init(r) < 0) {
+    r->data = remote_data_new(sandbox->dir, r->view.cache_bytes, KEEP_MS);
+    if (!r->cache || !r->data || copy_sandbox(r, sandbox) < 0 ||
+        remote_nodes_init(r) < 0) {
         remote_cache_free(r->cache);
+        remote_data_free(r->data);
         free_copies(r);
         free(r);
         return err_set(err, ENOMEM, "out of memory");

@@ -14,17 +14,24 @@
 
 #include "core/list.h"
 #include "core/remote_cache.h"
+#include "core/remote_data.h"
 #include "core/workspace_impl.h"
 
 enum {
     REMOTE_PATH_SIZE = 4096
 };
 
+struct remote_stage;
+struct remote_inos;
+
 struct remote_node {
     struct ws_node base;
     mode_t type;
 
     /* By the tree's lock. */
+    uint64_t theirs; /* The engine's number; 0: not known, or none. */
+    struct remote_stage *stage; /* What is not sent yet; NULL: all is. */
+    unsigned opens;             /* Handles. */
     struct remote_node *next;
     struct remote_node *parent; /* Referenced; NULL: the root. */
     char *name;
@@ -48,9 +55,16 @@ struct remote {
     struct ws_view view;
     struct remote_node root;
     struct remote_cache *cache;
+    struct remote_data *data;
 
     /* By base.lock. */
-    struct list loads; /* Of directories that are being told. */
+    struct list loads;   /* Of directories that are being told. */
+    struct list fetches; /* Of chunks that are being fetched. */
+    struct list staged;  /* Of struct remote_stage, all that are attached. */
+    uint64_t staged_bytes;
+    bool contested;           /* Others make files, too. */
+    struct remote_inos *inos; /* NULL: all numbers are the engine's. */
+    bool has_inos;            /* The engine tells numbers. */
     struct remote_walk walk;
     unsigned calls; /* Of the engine, under way. */
     struct remote_node **buckets;
@@ -63,6 +77,8 @@ struct remote {
 struct remote_file {
     struct ws_file base; /* First. */
     int flags;
+    uint64_t next;  /* By the tree's lock: the chunk behind the last one that */
+    uint64_t ahead; /* was read, and how many more were fetched with it. */
 };
 
 /** @param ws a remote tree @return its object */
@@ -133,6 +149,49 @@ MUST_USE int remote_list(struct remote *r, const char *dir,
                          const struct limits *limits, provider_entry_fn *fn,
                          void *arg, struct err *err);
 
+/* ---- Content: remote_read.c ---- */
+
+/* What is read of a file. Borrowed. */
+struct remote_range {
+    const char *path;
+    const struct stat *attr; /* As the engine tells them. */
+    uint64_t ahead;          /* Chunks to be fetched besides. */
+};
+
+/**
+ * Reads content as the engine has it, kept or fetched.
+ *
+ * @param r      the tree
+ * @param range  of which file
+ * @param out    written
+ * @param size   of out
+ * @param offset in the file
+ * @param limits deadline and token
+ * @param err    filled on failure
+ * @return bytes, fewer at the end only, or a negative errno
+ */
+MUST_USE ssize_t remote_content(struct remote *r,
+                                const struct remote_range *range, void *out,
+                                size_t size, uint64_t offset,
+                                const struct limits *limits, struct err *err);
+
+/** The same from the engine alone, kept nowhere. */
+MUST_USE ssize_t remote_read_at(struct remote *r, const char *path, void *out,
+                                size_t size, uint64_t offset,
+                                const struct limits *limits, struct err *err);
+
+/* ---- Inode numbers: remote_inos.c; the tree's lock is held ---- */
+
+/** @param r the tree @param theirs the engine's number @return what is shown */
+uint64_t remote_ino_shown(const struct remote *r, uint64_t theirs);
+/** @param r the tree @return a number that no file has */
+uint64_t remote_ino_new(const struct remote *r);
+/** @param r the tree @param theirs the engine's number @param shown what is to
+ *  be shown for it from now on */
+void remote_ino_keep(struct remote *r, uint64_t theirs, uint64_t shown);
+/** @param inos freed; NULL is fine */
+void remote_inos_free(struct remote_inos *inos);
+
 /* ---- Nodes: workspace_remote_nodes.c ---- */
 
 /** @param r its table is made @return 0 or -ENOMEM */
@@ -165,6 +224,23 @@ MUST_USE int remote_path(struct remote_node *node, const char *name,
 MUST_USE int remote_node_meet(struct remote_node *dir, const char *name,
                               struct stat *attr, struct ws_node **out,
                               struct err *err);
+
+/**
+ * Makes the node of a file that the engine does not have yet.
+ *
+ * @param dir  its directory
+ * @param name its name
+ * @param out  the node with a reference, on success
+ * @param err  filled on failure
+ * @return 0, -EEXIST where there is one that is not sent either, -ENOMEM
+ */
+MUST_USE int remote_node_make(struct remote_node *dir, const char *name,
+                              struct remote_node **out, struct err *err);
+/** @param node whose content was sent @param now as the engine has it */
+void remote_node_sent(struct remote_node *node, const struct stat *now);
+/** @param dir a directory @param name in it @return its node with a reference,
+ *  where there is one */
+struct remote_node *remote_node_find(struct remote_node *dir, const char *name);
 
 /**
  * Turns the attributes that an engine told into what the mount shows.
@@ -209,14 +285,87 @@ void remote_node_linked(struct remote_node *node, struct remote_node *dir,
 void remote_node_unhash(struct ws_node *node);
 void remote_node_free(struct ws_node *node);
 
-/* ---- Open files and directories: workspace_remote_files.c ---- */
+/* ---- Names and attributes: workspace_remote.c, workspace_remote_names.c,
+ * as struct workspace_ops ---- */
 
+/* Forgets what was known of a file that is about to be, or was, changed, and of
+ * its other names, which nobody can tell. */
+void remote_forget(struct remote *r, const char *path);
+/* For slots that a provider may lack: -EOPNOTSUPP. */
+int remote_cannot(struct err *err);
+/* Sets attributes but for the size and owners. */
+void remote_apply(struct stat *attr, unsigned mask, const struct stat *want);
+
+int remote_lookup(struct ws_node *dir, const char *name,
+                  const struct ws_ctx *ctx, struct ws_node **out,
+                  struct stat *attr, struct err *err);
+int remote_getattr(struct ws_node *node, struct ws_file *file,
+                   const struct ws_ctx *ctx, struct stat *attr,
+                   struct err *err);
+int remote_mkdir(const struct ws_place *place, struct ws_node **out,
+                 struct stat *attr, struct err *err);
+int remote_mknod(const struct ws_place *place, struct ws_node **out,
+                 struct stat *attr, struct err *err);
+int remote_symlink(const struct ws_place *place, const char *target,
+                   struct ws_node **out, struct stat *attr, struct err *err);
+int remote_link(struct ws_node *node, const struct ws_place *place,
+                struct stat *attr, struct err *err);
+int remote_remove(struct ws_node *dir, const char *name, bool is_dir,
+                  const struct ws_ctx *ctx, struct err *err);
+int remote_rename(const struct ws_move *move, struct err *err);
+int remote_create(const struct ws_place *place, int flags,
+                  struct ws_node **node, struct ws_file **file,
+                  struct stat *attr, struct err *err);
+
+/* ---- Whole files by small calls: remote_calls.c ---- */
+
+/* A part of a private file. */
+struct remote_piece {
+    int fd;
+    uint64_t offset, end;
+};
+
+/**
+ * Writes a part of a file in its place.
+ *
+ * @param r      the tree
+ * @param path   of the file
+ * @param piece  what to write; it goes where it lies
+ * @param limits deadline and token
+ * @param err    filled on failure
+ * @return 0 or a negative errno
+ */
+MUST_USE int remote_write_piece(struct remote *r, const char *path,
+                                const struct remote_piece *piece,
+                                const struct limits *limits, struct err *err);
+
+/** As the slot `put`, which the provider lacks; put->attr has the size. */
+MUST_USE int remote_put_by_calls(struct remote *r, const char *path,
+                                 const struct provider_put *put,
+                                 const struct limits *limits, struct stat *now,
+                                 struct err *err);
+
+/* ---- All that is staged: remote_sync.c, as struct workspace_ops ---- */
+
+bool remote_unsent(struct workspace *ws, struct ws_file *file);
+int remote_sync(struct workspace *ws, const struct limits *limits,
+                struct err *err);
+
+/* ---- Open files and directories: workspace_remote_files.c,
+ * workspace_remote_dirs.c ---- */
+
+/** @param node a file @param flags of open @param out the handle, on success
+ *  @param err filled on failure @return 0 or -ENOMEM */
+MUST_USE int remote_file_new(struct ws_node *node, int flags,
+                             struct ws_file **out, struct err *err);
 int remote_open(struct ws_node *node, int flags, const struct ws_ctx *ctx,
                 struct ws_file **out, struct err *err);
 ssize_t remote_read(struct ws_file *file, void *out, size_t size, off_t offset,
                     const struct ws_ctx *ctx, struct err *err);
 ssize_t remote_write(struct ws_file *file, const void *data, size_t size,
                      off_t offset, const struct ws_ctx *ctx, struct err *err);
+int remote_flush(struct ws_file *file, const struct ws_ctx *ctx,
+                 struct err *err);
 int remote_fsync(struct ws_file *file, bool data_only, const struct ws_ctx *ctx,
                  struct err *err);
 int remote_fallocate(struct ws_file *file, int mode, off_t offset, off_t size,

@@ -94,6 +94,7 @@ int remote_nodes_init(struct remote *r)
 void remote_nodes_done(struct remote *r)
 {
     free(r->buckets);
+    remote_inos_free(r->inos);
 }
 
 void remote_node_unhash(struct ws_node *base)
@@ -172,16 +173,18 @@ uint64_t remote_ino(struct remote_node *dir, const char *name, uint64_t ino)
 {
     struct remote *r = remote_tree(dir);
     const struct remote_node *node;
-    uint64_t known = 0;
+    uint64_t shown = 0;
 
-    if (!ino) {
-        mutex_lock(&r->base.lock);
+    mutex_lock(&r->base.lock);
+    if (ino) {
+        r->has_inos = true;
+        shown = remote_ino_shown(r, ino);
+    } else {
         node = find(r, dir, name);
-        known = node ? node->base.ino : 0;
-        mutex_unlock(&r->base.lock);
-        ino = known ? 0 : path_ino(dir, name);
+        shown = node ? node->base.ino : 0;
     }
-    return known ? known : ws_ino_shown(r->sandbox.number, ino);
+    mutex_unlock(&r->base.lock);
+    return shown ? shown : ws_ino_shown(r->sandbox.number, path_ino(dir, name));
 }
 
 static bool is_known_type(mode_t mode)
@@ -244,6 +247,73 @@ static struct remote_node *new_node(struct remote *r, struct remote_node *dir,
     return node;
 }
 
+/* Takes the engine's number of a node; its own stays. */
+static void learn_ino(struct remote *r, struct remote_node *node,
+                      uint64_t theirs)
+{
+    if (theirs && node->theirs != theirs) {
+        node->theirs = theirs;
+        remote_ino_keep(r, theirs, node->base.ino);
+    }
+}
+
+void remote_node_sent(struct remote_node *node, const struct stat *now)
+{
+    struct remote *r = remote_tree(node);
+
+    mutex_lock(&r->base.lock);
+    learn_ino(r, node, now->st_ino);
+    mutex_unlock(&r->base.lock);
+}
+
+struct remote_node *remote_node_find(struct remote_node *dir, const char *name)
+{
+    struct remote *r = remote_tree(dir);
+    struct remote_node *node;
+
+    mutex_lock(&r->base.lock);
+    node = find(r, dir, name);
+    if (node) {
+        (void)ws_node_ref_locked(&node->base);
+    }
+    mutex_unlock(&r->base.lock);
+    return node;
+}
+
+/* The number of a file that the engine does not have yet. */
+static uint64_t fresh_ino(struct remote_node *dir, const char *name)
+{
+    const struct remote *r = remote_tree(dir);
+
+    return r->has_inos ? remote_ino_new(r)
+                       : ws_ino_shown(r->sandbox.number, path_ino(dir, name));
+}
+
+int remote_node_make(struct remote_node *dir, const char *name,
+                     struct remote_node **out, struct err *err)
+{
+    struct remote *r = remote_tree(dir);
+    uint64_t ino = fresh_ino(dir, name);
+    struct remote_node *node;
+
+    mutex_lock(&r->base.lock);
+    node = find(r, dir, name);
+    if (node && node->stage) {
+        mutex_unlock(&r->base.lock);
+        return err_set(err, EEXIST, "it is there");
+    }
+    if (node) {
+        make_gone(r, node); /* The engine has removed it. */
+    }
+    node = new_node(r, dir, name, ino, S_IFREG);
+    mutex_unlock(&r->base.lock);
+    if (!node) {
+        return err_set(err, ENOMEM, "out of memory");
+    }
+    *out = node;
+    return 0;
+}
+
 int remote_node_meet(struct remote_node *dir, const char *name,
                      struct stat *attr, struct ws_node **out, struct err *err)
 {
@@ -254,8 +324,9 @@ int remote_node_meet(struct remote_node *dir, const char *name,
 
     mutex_lock(&r->base.lock);
     node = find(r, dir, name);
-    if (node && (node->type != (attr->st_mode & S_IFMT) ||
-                 (attr->st_ino && node->base.ino != ino))) {
+    if (node &&
+        (node->type != (attr->st_mode & S_IFMT) ||
+         (attr->st_ino && node->theirs && node->theirs != attr->st_ino))) {
         make_gone(r, node); /* The engine has put another file there. */
         node = NULL;
     }
@@ -263,6 +334,9 @@ int remote_node_meet(struct remote_node *dir, const char *name,
         (void)ws_node_ref_locked(&node->base);
     } else {
         node = new_node(r, dir, name, ino, attr->st_mode);
+    }
+    if (node) {
+        learn_ino(r, node, attr->st_ino);
     }
     mutex_unlock(&r->base.lock);
     if (!node) {

@@ -246,6 +246,7 @@ static void stop(struct fs *fs)
     if (fs->fuse) {
         fuse_session_unmount(fs->fuse);
     }
+    registry_send(fs->mount.registry, fs->end_ms);
     if (fs->held) {
         held_clear(fs->held);
     }

@@ -3,6 +3,7 @@
 
 #include "core/checkpoint.h"
 #include "core/clock.h"
+#include "core/log.h"
 #include "fs/workspace.h"
 
 #include <errno.h>
@@ -75,6 +76,49 @@ void wcall_take_back(struct wcall *call, struct inode *inode)
     held_remove(call->fs->held, &call->opened->held);
 }
 
+/* A handle whose last close could not send what was written. */
+struct late {
+    struct wopen *handle;
+    struct session *session; /* Referenced. */
+};
+
+/* Tries once more; nobody but `error` and the log can be told. */
+static void close_late(void *arg)
+{
+    const struct ws_ctx ctx = {
+        .limits = {.deadline_ms = clock_deadline(CALL_MOST_MS),
+                   .cancel = &never}};
+    const struct caller nobody = {.uid = 0};
+    struct late *late = arg;
+    struct err err = ERR_INIT;
+
+    if (ws_fsync(late->handle->file, false, &ctx, &err) < 0) {
+        log_warning("what was written to a file is lost: %s", err.msg);
+        session_fail(late->session, "close", 0, NULL, &nobody, &err);
+    }
+    wopen_unref(late->handle);
+    session_unref(late->session);
+    free(late);
+}
+
+static void close_handle(struct wopen *handle, struct session *session)
+{
+    struct late *late = NULL;
+
+    if (handle->file && ws_unsent_file(handle->file)) {
+        late = calloc(1, sizeof(*late));
+    }
+    if (!late) {
+        wopen_unref(handle);
+        return;
+    }
+    late->handle = handle;
+    late->session = session_ref(session);
+    if (session_files_run(session, close_late, late) < 0) {
+        close_late(late);
+    }
+}
+
 void wopen_release(fuse_req_t req, struct inode *inode,
                    const struct fuse_file_info *fi)
 {
@@ -92,7 +136,7 @@ void wopen_release(fuse_req_t req, struct inode *inode,
         kernel_pass_close(fs->kernel, inode_backing(inode));
     }
     held_remove(fs->held, &handle->held);
-    wopen_unref(handle);
+    close_handle(handle, inode_key(inode)->session);
     inode_closed(fs->inodes, inode);
     reply_ok(req);
 }

@@ -113,21 +113,22 @@ static void a_file_error_reaches_the_caller(void **state)
     int fd;
 
     (void)state;
-    put_ok(in("workspace/f"), "hello");
+    expect_shell("in_write f hello", "");
     fd = open(in("workspace/f"), O_RDONLY | O_CLOEXEC);
-    mnt_fault(mnt.id, "read", "errno EIO");
+    mnt_fault(mnt.id, "get", "errno EIO");
     expect_errno(pread(fd, &byte, 1, 0) < 0 ? -1 : 0, EIO);
-    mnt_fault(mnt.id, "read", NULL);
+    mnt_fault(mnt.id, "get", NULL);
     assert_int_equal(pread(fd, &byte, 1, 0), 1);
     expect_ok(close(fd));
-    mnt_fault(mnt.id, "write", "errno ENOSPC");
+    mnt_fault(mnt.id, "put", "errno ENOSPC");
     fd = open(in("workspace/f"), O_WRONLY | O_CLOEXEC);
     assert_true(fd >= 0);
     assert_true(write(fd, "x", 1) < 0 || fsync(fd) < 0 || close(fd) < 0);
     assert_int_equal(errno, ENOSPC);
     (void)close(fd);
-    mnt_fault(mnt.id, "write", NULL);
-    expect_text(in("workspace/f"), "hello");
+    mnt_fault(mnt.id, "put", NULL);
+    expect_text(in("workspace/f"), "hello\n");
+    expect_shell("in_cat f", "hello\n");
 }
 
 static void a_lost_sandbox_is_replaced_only_when_asked(void **state)

@@ -239,13 +239,6 @@ static void unlinked_files_live_while_they_are_open(void **state)
     fd = open_ok(W("f"), O_RDWR);
     expect_ok(unlink(W("f")));
     expect_shell("ls -A workspace", "");
-    if (!mnt_local()) {
-        /* Its files are paths: what has none is refused. */
-        expect_errno((int)pread(fd, text, 5, 0), ESTALE);
-        expect_errno((int)pwrite(fd, "x", 1, 0), ESTALE);
-        expect_ok(close(fd));
-        return;
-    }
     assert_int_equal(pread(fd, text, 5, 0), 5);
     assert_string_equal(text, "alive");
     assert_int_equal(pwrite(fd, "ALIVE", 5, 0), 5);

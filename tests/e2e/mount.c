@@ -153,10 +153,10 @@ static void fault_write(const char *id, const char *op, const char *what)
 void mnt_fault(const char *id, const char *op, const char *what)
 {
     static const char *const ops[] = {
-        "create", "resume", "pause",   "destroy",     "status",
-        "exec",   "stat",   "list",    "create_file", "make_dir",
-        "remove", "rename", "symlink", "read_link",   "set_attr",
-        "read",   "write",  "link",    "statfs",
+        "create",  "resume",    "pause",       "destroy",  "status", "exec",
+        "stat",    "list",      "create_file", "make_dir", "remove", "rename",
+        "symlink", "read_link", "set_attr",    "read",     "write",  "link",
+        "statfs",  "tree",      "get",         "put",
     };
     size_t i;
 

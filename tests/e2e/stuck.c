@@ -290,14 +290,14 @@ static void released_requests_go_on(void **state)
 
     (void)state;
     mnt_running();
-    put_ok(in("workspace/f"), "x");
-    mnt_fault(mnt.id, "read", "stuck");
+    expect_shell("in_write f x", "");
+    mnt_fault(mnt.id, "get", "stuck");
     for (i = 0; i < STUCK; i++) {
         stuck[i] = child_start(stuck_child, (void *)(uintptr_t)&stuck_kinds[0]);
         child_await(&stuck[i]);
     }
     process_asleep(stuck[0].pid);
-    mnt_fault(mnt.id, "read", NULL);
+    mnt_fault(mnt.id, "get", NULL);
     for (i = 0; i < STUCK; i++) {
         ended += child_end(&stuck[i], TOOLS_SOON_MS) == 0;
     }

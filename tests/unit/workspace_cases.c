@@ -86,6 +86,7 @@ static void eight_writers_append_without_losing_a_line(struct fixture *fx)
     for (int i = 0; i < 8; i++) {
         assert_int_equal(pthread_join(threads[i], &failed), 0);
         assert_null(failed);
+        assert_int_equal(ws_flush(writers[i].file, &fx->ctx, &fx->err), 0);
         ws_close(writers[i].file);
     }
     assert_int_equal(fixture_stat(fx, "log").st_size, 8 * 20 * 16);
@@ -485,6 +486,7 @@ static void a_length_can_be_set_with_and_without_a_handle(struct fixture *fx)
     assert_int_equal(ws_setattr(node, file, PROVIDER_ATTR_SIZE, &want, &fx->ctx,
                                 &attr, &fx->err),
                      0);
+    assert_int_equal(ws_flush(file, &fx->ctx, &fx->err), 0);
     ws_close(file);
     ws_node_unref(node);
     assert_int_equal(fixture_stat(fx, "f").st_size, 3);

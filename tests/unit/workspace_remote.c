@@ -7,10 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void a_removed_or_replaced_open_file_is_stale(void **state)
+static void a_removed_or_replaced_open_file_stays_readable(void **state)
 {
     struct fixture *fx = *state;
     struct ws_file *removed, *replaced;
+    struct stat attr;
     char byte;
 
     fixture_write(fx, "a", "a");
@@ -21,14 +22,37 @@ static void a_removed_or_replaced_open_file_is_stale(void **state)
     assert_int_equal(fixture_unlink(fx, "a"), 0);
     assert_int_equal(fixture_rename(fx, "c", "b", 0), 0);
     fixture_write(fx, "a", "new");
-    assert_int_equal(ws_read(removed, &byte, 1, 0, &fx->ctx, &fx->err),
-                     -ESTALE);
-    assert_int_equal(ws_write(replaced, "x", 1, 0, &fx->ctx, &fx->err),
-                     -ESTALE);
+    assert_int_equal(ws_read(removed, &byte, 1, 0, &fx->ctx, &fx->err), 1);
+    assert_int_equal(byte, 'a');
+    assert_int_equal(ws_write(replaced, "x", 1, 0, &fx->ctx, &fx->err), 1);
+    assert_int_equal(ws_flush(replaced, &fx->ctx, &fx->err), 0);
+    assert_int_equal(ws_read(replaced, &byte, 1, 0, &fx->ctx, &fx->err), 1);
+    assert_int_equal(byte, 'x');
+    assert_int_equal(
+        ws_getattr(removed->node, removed, &fx->ctx, &attr, &fx->err), 0);
+    assert_int_equal(attr.st_nlink, 0);
     fixture_expect(fx, "a", "new");
     fixture_expect(fx, "b", "c");
     ws_close(removed);
     ws_close(replaced);
+    assert_false(ws_unsent(fx->ws));
+}
+
+/* What somebody else removes nobody has brought here. */
+static void what_the_engine_removed_is_stale_or_gone(void **state)
+{
+    struct fixture *fx = *state;
+    struct fixture *other = remote_fixture_other(fx);
+    struct ws_file *file;
+    char byte;
+
+    fixture_write(fx, "a", "a");
+    file = fixture_open(fx, "a", O_RDONLY);
+    assert_int_equal(fixture_unlink(other, "a"), 0);
+    ws_changed(fx->ws);
+    assert_int_equal(ws_read(file, &byte, 1, 0, &fx->ctx, &fx->err), -ENOENT);
+    ws_close(file);
+    remote_fixture_end_other(other);
 }
 
 static void a_linked_file_outlives_its_first_name(void **state)
@@ -120,7 +144,8 @@ static void a_raw_link_says_all_and_leads_nowhere(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        ONE(a_removed_or_replaced_open_file_is_stale),
+        ONE(a_removed_or_replaced_open_file_stays_readable),
+        ONE(what_the_engine_removed_is_stale_or_gone),
         ONE(a_linked_file_outlives_its_first_name),
         ONE(all_files_are_the_mounting_users),
         ONE(what_the_provider_lacks_is_said),

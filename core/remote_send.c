@@ -1,0 +1,375 @@
+/*
+ * Sending what is staged. A file's content is replaced at once, so that readers
+ * see the old or the new, and a failed save leaves the old; but a part of a
+ * large file is written in its place. Nothing that somebody else wrote since
+ * it was read is overwritten: see collide().
+ */
+#include "core/remote_stage.h"
+
+#include "core/cleanup.h"
+#include "core/clock.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    WHOLE_MOST = 1024 * 1024, /* A larger file is not sent whole for a part. */
+    MERGES_MOST = 5,
+    NAMES_MOST = 10, /* Tried for a version that is put beside. */
+};
+
+static bool same_version(const struct stat *a, const struct stat *b)
+{
+    return a->st_size == b->st_size && a->st_mtim.tv_sec == b->st_mtim.tv_sec &&
+           a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
+}
+
+/* What is to be sent where. */
+struct sending {
+    struct remote_stage *stage;
+    struct remote *r;
+    const char *path;
+    const struct limits *limits;
+};
+
+/* The engine's attributes now, whatever was known. */
+static int ask_now(const struct sending *to, const char *path, struct stat *out,
+                   struct err *err)
+{
+    remote_cache_forget(to->r->cache, path);
+    return remote_attr(to->r, path, to->limits, out, err);
+}
+
+/* ---- Whole files ---- */
+
+static int put_at_once(const struct sending *to, const char *path,
+                       const struct provider_put *put, struct stat *now,
+                       struct err *err)
+{
+    struct remote *r = to->r;
+    int rc = remote_begin(r, to->limits, err);
+
+    if (rc < 0) {
+        return rc;
+    }
+    rc = r->files->put(r->provider, &r->sandbox, path, put, to->limits, now,
+                       err);
+    return (int)remote_end(r, rc, err);
+}
+
+static int put(const struct sending *to, const char *path,
+               const struct stat *was, struct stat *now, struct err *err)
+{
+    const struct remote_stage *stage = to->stage;
+    const struct provider_put what = {
+        .fd = stage->fd, .was = was, .mask = stage->mask, .attr = stage->attr};
+
+    memset(now, 0, sizeof(*now));
+    return to->r->files->put
+               ? put_at_once(to, path, &what, now, err)
+               : remote_put_by_calls(to->r, path, &what, to->limits, now, err);
+}
+
+static int put_whole(const struct sending *to, struct stat *now,
+                     struct err *err)
+{
+    struct remote_stage *stage = to->stage;
+    int rc = remote_stage_fill(stage, to->limits, err);
+
+    return rc < 0
+               ? rc
+               : put(to, to->path, stage->any ? NULL : &stage->was, now, err);
+}
+
+/* ---- Parts ---- */
+
+static int set_attr(const struct sending *to, unsigned mask,
+                    const struct stat *want, struct err *err)
+{
+    struct remote *r = to->r;
+    int rc;
+
+    if (!mask) {
+        return 0;
+    }
+    if (!r->files->set_attr) {
+        return err_set(err, EOPNOTSUPP, "the provider cannot do that");
+    }
+    rc = remote_begin(r, to->limits, err);
+    if (rc < 0) {
+        return rc;
+    }
+    rc = r->files->set_attr(r->provider, &r->sandbox, to->path, mask, want,
+                            to->limits, err);
+    return (int)remote_end(r, rc, err);
+}
+
+static int set_size(const struct sending *to, off_t size, struct err *err)
+{
+    const struct stat want = {.st_size = size};
+
+    return set_attr(to, PROVIDER_ATTR_SIZE, &want, err);
+}
+
+/* Writes each run of chunks that changed. */
+static int write_runs(const struct sending *to, struct err *err)
+{
+    const struct remote_stage *stage = to->stage;
+    const uint64_t end = (uint64_t)stage->attr.st_size;
+    int rc = 0;
+
+    for (uint64_t i = 0; rc == 0 && i < stage->n_dirty; i++) {
+        uint64_t first = i;
+        struct remote_piece piece = {.fd = stage->fd};
+
+        while (i < stage->n_dirty && stage->dirty[i]) {
+            i++;
+        }
+        piece.offset = first * REMOTE_CHUNK;
+        piece.end = i * REMOTE_CHUNK < end ? i * REMOTE_CHUNK : end;
+        rc = remote_write_piece(to->r, to->path, &piece, to->limits, err);
+    }
+    return rc;
+}
+
+/* Whether the last run ends where the file does. */
+static bool ends_in_run(const struct remote_stage *stage)
+{
+    off_t last = (stage->attr.st_size - 1) / REMOTE_CHUNK;
+
+    return stage->attr.st_size > 0 && (uint64_t)last < stage->n_dirty &&
+           stage->dirty[last];
+}
+
+static int send_parts(const struct sending *to, struct stat *now,
+                      struct err *err)
+{
+    const struct remote_stage *stage = to->stage;
+    int rc = ask_now(to, to->path, now, err);
+
+    if (rc == 0 && !stage->any && !same_version(now, &stage->was)) {
+        rc = err_set(err, ESTALE, "the file has changed");
+    }
+    if (rc == 0 && stage->base < now->st_size) {
+        rc = set_size(to, stage->base, err);
+    }
+    if (rc == 0) {
+        rc = write_runs(to, err);
+    }
+    if (rc == 0 && !ends_in_run(stage)) {
+        rc = set_size(to, stage->attr.st_size, err);
+    }
+    return rc;
+}
+
+/* Whether it is less to send what changed than all. */
+static bool in_parts(const struct sending *to)
+{
+    const struct remote_stage *stage = to->stage;
+    const struct provider_files *files = to->r->files;
+
+    return !stage->fresh && !stage->whole && files->write_at &&
+           files->set_attr && (!files->put || stage->attr.st_size > WHOLE_MOST);
+}
+
+static int send_content(const struct sending *to, struct stat *now,
+                        struct err *err)
+{
+    const struct remote_stage *stage = to->stage;
+    int rc;
+
+    if (stage->written && !in_parts(to)) {
+        return put_whole(to, now, err);
+    }
+    rc = stage->written ? send_parts(to, now, err) : 0;
+    if (rc == 0) {
+        rc = set_attr(to, stage->mask, &stage->attr, err);
+    }
+    return rc < 0 ? rc : ask_now(to, to->path, now, err);
+}
+
+/* ---- Both sides have changed it ---- */
+
+/* Makes the stage the engine's newest content with what was added here. */
+static int merge(const struct sending *to, struct err *err)
+{
+    struct remote_stage *stage = to->stage;
+    size_t size = (size_t)(stage->attr.st_size - stage->was.st_size);
+    AUTO_FREE char *tail = malloc(size + 1);
+    struct stat now;
+    int rc = tail ? ask_now(to, to->path, &now, err)
+                  : err_set(err, ENOMEM, "out of memory");
+
+    if (rc < 0) {
+        return rc;
+    }
+    if (remote_stage_read(stage, tail, size, (uint64_t)stage->was.st_size,
+                          to->limits, err) != (ssize_t)size) {
+        return err_set(err, EIO, "cannot read what is staged");
+    }
+    remote_stage_rebase(stage, &now);
+    return remote_stage_write(stage, tail, size, 0, true, to->limits, err);
+}
+
+/* The name of a version that is put beside a file. */
+static int name_beside(const char *path, unsigned n, char *out, size_t size)
+{
+    const char *slash = strrchr(path, '/');
+    const char *name = slash ? slash + 1 : path;
+    int64_t now_s = clock_wall_us() / 1000000;
+    int len = (int)(name - path);
+
+    len = snprintf(out, size, "%.*s%.200s.conflict-%lld%s%.0u", len, path, name,
+                   (long long)now_s, n ? "-" : "", n);
+    if (n && len < (int)size) {
+        len += snprintf(out + len, size - (size_t)len, "%u", n);
+    }
+    return len < (int)size ? 0 : -ENAMETOOLONG;
+}
+
+/* Keeps both versions: the engine's, and this side's under another name. */
+static int put_beside(const struct sending *to, struct err *err)
+{
+    const struct stat none = {.st_mode = 0};
+    char path[REMOTE_PATH_SIZE];
+    struct stat now;
+    int rc = remote_stage_fill(to->stage, to->limits, err);
+
+    for (unsigned n = 0; rc == 0 && n < NAMES_MOST; n++) {
+        rc = name_beside(to->path, n, path, sizeof(path));
+        if (rc < 0) {
+            return err_set(err, -rc, "the path is too long");
+        }
+        rc = put(to, path, &none, &now, err);
+        if (rc == -ESTALE) {
+            err_clear(err);
+            rc = 0;
+        } else if (rc == 0) {
+            remote_cache_set(to->r->cache, path, &now);
+            to->stage->changed = false;
+            return err_set(err, ESTALE,
+                           "it was changed in the sandbox, too, which has its "
+                           "version there; this one is '%.300s'",
+                           path);
+        }
+    }
+    return rc < 0 ? err_wrap(err, rc, "it was changed on both sides")
+                  : err_set(err, ESTALE, "it was changed on both sides");
+}
+
+/* Lines that both sides added are all kept; else there are two versions. One
+ * that is gone has no other version: it comes back. */
+static int collide(const struct sending *to, struct stat *out, struct err *err)
+{
+    struct remote_stage *stage = to->stage;
+    struct stat now;
+    int rc = -ESTALE;
+
+    if (stage->fresh && !stage->appended && !stage->attr.st_size) {
+        stage->changed = false; /* A lock that somebody else took first. */
+        return err_set(err, EEXIST, "there is one by now");
+    }
+
+    for (int i = 0; rc == -ESTALE && i < MERGES_MOST; i++) {
+        err_clear(err);
+        rc = ask_now(to, to->path, &now, err);
+        if (rc == -ENOENT) {
+            err_clear(err);
+            stage->was = (struct stat){.st_mode = 0};
+            rc = put_whole(to, out, err);
+        } else if (rc == 0 && stage->appended && S_ISREG(now.st_mode)) {
+            rc = merge(to, err);
+            rc = rc < 0 ? rc : send_content(to, out, err);
+        } else if (rc == 0) {
+            return put_beside(to, err);
+        }
+    }
+    return rc;
+}
+
+/* ---- One file ---- */
+
+/* What was sent need not be fetched. */
+static void keep_chunks(const struct sending *to, const struct stat *now)
+{
+    const struct remote_stage *stage = to->stage;
+    AUTO_FREE char *bytes = malloc(REMOTE_CHUNK);
+    uint64_t chunks =
+        ((uint64_t)now->st_size + REMOTE_CHUNK - 1) / REMOTE_CHUNK;
+
+    for (uint64_t i = 0; bytes && stage->whole && i < chunks; i++) {
+        ssize_t n =
+            pread(stage->fd, bytes, REMOTE_CHUNK, (off_t)(i * REMOTE_CHUNK));
+
+        if (n <= 0) {
+            return;
+        }
+        remote_data_keep(to->r->data, to->path, now, i, bytes, (size_t)n);
+    }
+}
+
+int remote_send_entered(struct remote_stage *stage, const struct limits *limits,
+                        struct err *err)
+{
+    struct remote *r = remote_tree(stage->node);
+    struct limits mine = *limits;
+    struct remote_path path;
+    const struct sending to = {
+        .stage = stage, .r = r, .path = path.text, .limits = &mine};
+    struct stat now = {.st_size = 0};
+    int rc = 0;
+
+    if (!stage->changed || stage->orphan) {
+        return 0;
+    }
+    rc = remote_path(stage->node, NULL, &path, err);
+    if (rc < 0) {
+        return rc;
+    }
+    if (mine.deadline_ms != DEADLINE_NONE) { /* A second for each MiB more. */
+        mine.deadline_ms += stage->attr.st_size / 1024 * 1000 / 1024;
+    }
+    rc = send_content(&to, &now, err);
+    if (rc == -ESTALE || (rc == -ENOENT && !stage->fresh)) {
+        rc = collide(&to, &now, err);
+    }
+    if (rc == 0) {
+        keep_chunks(&to, &now);
+        if (now.st_nlink > 1) {
+            remote_cache_changed(r->cache); /* Its other names, too. */
+        }
+        remote_cache_set(r->cache, path.text, &now);
+        remote_stage_sent(stage, &now);
+    } else {
+        remote_forget(r, path.text);
+    }
+    return rc;
+}
+
+int remote_send(struct remote_node *node, const struct limits *limits,
+                struct err *err)
+{
+    struct remote_stage *stage = NULL;
+    int rc = remote_stage_enter(node, false, limits, &stage, err);
+
+    if (rc < 0 || !stage) {
+        return rc;
+    }
+    rc = remote_send_entered(stage, limits, err);
+    mutex_lock(&node->base.tree->lock);
+    stage->told = rc < 0 && rc != -ECANCELED;
+    mutex_unlock(&node->base.tree->lock);
+    remote_stage_leave(stage, !stage->changed && !stage->orphan);
+    return rc;
+}
+
+int remote_send_name(struct remote_node *dir, const char *name,
+                     const struct limits *limits, struct err *err)
+{
+    struct remote_node *node = remote_node_find(dir, name);
+    int rc = node ? remote_send(node, limits, err) : 0;
+
+    ws_node_unref(node ? &node->base : NULL);
+    return rc;
+}
