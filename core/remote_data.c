@@ -66,7 +66,7 @@ struct remote_data *remote_data_new(const char *dir, uint64_t most,
         data->most = most;
         data->keep_ms = keep_ms;
         data->fd = -1;
-        memcpy(data->dir, dir, len);
+        memcpy(data->dir, dir, len + 1);
     }
     return data;
 }
@@ -251,7 +251,7 @@ void remote_data_keep(struct remote_data *data, const char *path,
     if (!piece) {
         return;
     }
-    memcpy(piece->path, path, len);
+    memcpy(piece->path, path, len + 1);
     list_init(&piece->link);
     piece->mark = mark_of(attr);
     piece->until_ms = coarse ? clock_deadline(data->keep_ms) : INT64_MAX;

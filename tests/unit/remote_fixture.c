@@ -2,6 +2,7 @@
 #include "tests/unit/remote_fixture.h"
 
 #include "core/loop.h"
+#include "core/workspace_remote.h"
 #include "tests/scratch.h"
 
 #include <errno.h>
@@ -149,6 +150,11 @@ uint64_t remote_fixture_calls(const struct fixture *fx)
 uint64_t remote_fixture_failures(const struct fixture *fx)
 {
     return count(fx).failures;
+}
+
+void remote_fixture_stage(struct fixture *fx, uint64_t bytes)
+{
+    remote_of(fx->ws)->view.stage_bytes = bytes;
 }
 
 void remote_fixture_fault(const struct fixture *fx, const char *op,
