@@ -1,4 +1,5 @@
 /* Negotiation. See kernel.h. */
+#include "core/cleanup.h"
 #include "core/clock.h"
 #include "core/log.h"
 #include "fs/kernel_priv.h"
@@ -11,7 +12,9 @@
 
 enum {
     MAX_BACKGROUND = 1024,
-    STACK_DEPTH = 2, /* The files behind ours may be an overlay's. */
+    PAGE = 4096,
+    PAYLOAD_LEAST = 8192, /* FUSE_MIN_READ_BUFFER */
+    STACK_DEPTH = 2,      /* The files behind ours may be an overlay's. */
 };
 
 static const char *const names[KERNEL_FEATURES] = {
@@ -23,6 +26,7 @@ static const char *const names[KERNEL_FEATURES] = {
     [KERNEL_KILLPRIV] = "killpriv",
     [KERNEL_NOFLUSH] = "noflush",
     [KERNEL_PASSTHROUGH] = "passthrough",
+    [KERNEL_IO_URING] = "io_uring",
 };
 
 const char *kernel_feature_name(enum kernel_feature feature)
@@ -49,11 +53,12 @@ int kernel_features_parse(const char *text, unsigned *out, struct err *err)
         int found = find_feature(text, len);
 
         if (found < 0) {
-            return err_set(err, EINVAL,
-                           "the kernel has no feature '%.*s'; there are "
-                           "epoch, negative, listings, readdirplus, "
-                           "parallel_dirs, killpriv, noflush, passthrough",
-                           (int)(len < 64 ? len : 64), text);
+            return err_set(
+                err, EINVAL,
+                "the kernel has no feature '%.*s'; there are "
+                "epoch, negative, listings, readdirplus, "
+                "parallel_dirs, killpriv, noflush, passthrough, io_uring",
+                (int)(len < 64 ? len : 64), text);
         }
         mask |= 1U << found;
         text += len + (text[len] == ':');
@@ -111,9 +116,6 @@ static void note_init(struct kernel *kernel, const void *request, size_t size)
     struct wire_init_in body;
 
     memcpy(&head, request, sizeof(head));
-    if (head.opcode != WIRE_INIT) {
-        return;
-    }
     memset(&body, 0, sizeof(body));
     size -= sizeof(head);
     memcpy(&body, (const char *)request + sizeof(head),
@@ -125,13 +127,31 @@ static void note_init(struct kernel *kernel, const void *request, size_t size)
     }
 }
 
+/* The request that is interrupted may have come another way. */
+static void note_interrupt(struct kernel *kernel, void *request)
+{
+    uint64_t unique;
+    char *at = (char *)request + sizeof(struct wire_in);
+
+    memcpy(&unique, at, sizeof(unique));
+    kernel_uring_interrupt(kernel->uring, &unique);
+    memcpy(at, &unique, sizeof(unique));
+}
+
 static ssize_t read_request(int fd, void *out, size_t size, void *userdata)
 {
     const struct fs *fs = userdata;
     ssize_t n = read(fd, out, size);
+    struct wire_in head;
 
-    if (n >= (ssize_t)sizeof(struct wire_in)) {
-        note_init(fs->kernel, out, (size_t)n);
+    if (n >= (ssize_t)sizeof(head)) {
+        memcpy(&head, out, sizeof(head));
+        if (head.opcode == WIRE_INIT) {
+            note_init(fs->kernel, out, (size_t)n);
+        } else if (head.opcode == WIRE_INTERRUPT &&
+                   n >= (ssize_t)(sizeof(head) + sizeof(uint64_t))) {
+            note_interrupt(fs->kernel, out);
+        }
     }
     return n;
 }
@@ -151,20 +171,45 @@ static void add_to_init(const struct kernel *kernel, struct wire_init_out *out)
         flags |= WIRE_PASSTHROUGH | WIRE_INIT_EXT;
         out->max_stack_depth = STACK_DEPTH;
     }
+    if (kernel_uses(kernel, KERNEL_IO_URING)) {
+        flags |= WIRE_IO_URING | WIRE_INIT_EXT;
+    }
     out->flags |= (uint32_t)flags;
     out->flags2 |= (uint32_t)(flags >> 32);
 }
 
-static ssize_t answer_init(struct kernel *kernel, int fd, struct iovec *iov,
+/* Before the kernel is told that they are used, the rings must be there. */
+static void make_rings(const struct fs *fs, const struct wire_init_out *out)
+{
+    struct kernel *kernel = fs->kernel;
+    size_t pages = (size_t)out->max_pages * PAGE;
+    size_t payload = out->max_write > pages ? out->max_write : pages;
+    struct err err = ERR_INIT;
+
+    payload = payload > PAYLOAD_LEAST ? payload : PAYLOAD_LEAST;
+    if (kernel_uses(kernel, KERNEL_IO_URING) &&
+        kernel_uring_new(fs->fuse, atomic_load(&kernel->fd), payload,
+                         &kernel->uring, &err) < 0) {
+        log_warning("%s", err.msg);
+        kernel_drop(kernel, KERNEL_IO_URING);
+    }
+}
+
+static ssize_t answer_init(const struct fs *fs, int fd, struct iovec *iov,
                            int count)
 {
+    struct kernel *kernel = fs->kernel;
     struct wire_init_out out;
     ssize_t n;
 
     memcpy(&out, iov[1].iov_base, sizeof(out));
+    make_rings(fs, &out);
     add_to_init(kernel, &out);
     memcpy(iov[1].iov_base, &out, sizeof(out));
     n = writev(fd, iov, count);
+    if (n >= 0 && kernel->uring) {
+        kernel_uring_start(kernel->uring);
+    }
     if (n >= 0 && kernel_uses(kernel, KERNEL_PASSTHROUGH)) {
         kernel_pass_probe(kernel);
     }
@@ -177,12 +222,16 @@ static ssize_t write_answer(int fd, struct iovec *iov, int count,
     const struct fs *fs = userdata;
     struct kernel *kernel = fs->kernel;
     const struct wire_out *head = iov[0].iov_base;
+    ssize_t size;
 
+    if (kernel->uring && kernel_uring_answer(iov, count, &size)) {
+        return size;
+    }
     if (kernel->init && head->unique == kernel->init) {
         kernel->init = 0;
         if (count == 2 && head->error == 0 &&
             iov[1].iov_len == sizeof(struct wire_init_out)) {
-            return answer_init(kernel, fd, iov, count);
+            return answer_init(fs, fd, iov, count);
         }
     }
     return writev(fd, iov, count);
@@ -232,6 +281,7 @@ void kernel_init(struct kernel *kernel, struct fuse_conn_info *conn)
     use(kernel, KERNEL_KILLPRIV, offered & WIRE_HANDLE_KILLPRIV_2);
     use(kernel, KERNEL_NOFLUSH, true);
     use(kernel, KERNEL_PASSTHROUGH, offered & WIRE_PASSTHROUGH);
+    use(kernel, KERNEL_IO_URING, offered & WIRE_IO_URING);
     ask_libfuse(kernel, conn);
 }
 
@@ -269,5 +319,6 @@ void kernel_end(struct kernel *kernel)
         (void)cond_wait(&kernel->change, &kernel->lock, DEADLINE_NONE);
     }
     mutex_unlock(&kernel->lock);
+    kernel_uring_free(TAKE_PTR(kernel->uring));
     atomic_store(&kernel->fd, -1); /* All it knows ends with the connection. */
 }

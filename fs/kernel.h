@@ -27,6 +27,7 @@ enum kernel_feature {
     KERNEL_KILLPRIV,      /* No xattr is asked for at each write. */
     KERNEL_NOFLUSH,       /* Closing a file of a workspace asks nobody. */
     KERNEL_PASSTHROUGH,   /* Data of directories here never comes by us. */
+    KERNEL_IO_URING,      /* Requests come by rings. */
     KERNEL_FEATURES,
 };
 

@@ -4,6 +4,7 @@
 
 #include "core/mutex.h"
 #include "fs/kernel.h"
+#include "fs/kernel_uring.h"
 #include "fs/kernel_wire.h"
 
 #include <sys/uio.h>
@@ -19,6 +20,7 @@ struct kernel {
     uint64_t offered; /* By INIT. */
     atomic_uint uses; /* A bit for each feature. */
 
+    struct kernel_uring *uring; /* NULL: requests come by the fd. */
     atomic_ulong changes;
     atomic_ulong backings; /* Ids that the kernel knows. */
     atomic_bool pathless;  /* It takes no O_PATH fds for them. */

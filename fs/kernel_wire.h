@@ -19,6 +19,7 @@ enum {
 #define WIRE_HANDLE_KILLPRIV_2 ((uint64_t)1 << 28) /* Linux 5.11 */
 #define WIRE_INIT_EXT          ((uint64_t)1 << 30) /* Linux 5.17 */
 #define WIRE_PASSTHROUGH       ((uint64_t)1 << 37) /* Linux 6.9 */
+#define WIRE_IO_URING          ((uint64_t)1 << 41) /* Linux 6.14 */
 
 /* Flags of an open file. */
 enum {
@@ -94,6 +95,34 @@ struct wire_backing {
     uint64_t padding;
 };
 
+enum {
+    WIRE_URING_REGISTER = 1, /* Commands of a ring. */
+    WIRE_URING_COMMIT = 2,   /* An answer, and the next request. */
+    WIRE_URING_COMMAND_AT = 48,
+};
+
+struct wire_uring_command {
+    uint64_t flags;
+    uint64_t commit;
+    uint16_t queue;
+    uint8_t padding[6];
+};
+
+struct wire_uring_state {
+    uint64_t flags;
+    uint64_t commit;
+    uint32_t payload_size;
+    uint32_t padding;
+    uint64_t reserved;
+};
+
+/* What a ring's entry holds besides the payload. */
+struct wire_uring_head {
+    char in_out[128]; /* struct wire_in, or wire_out. */
+    char op[128];     /* What is fixed of an operation's arguments. */
+    struct wire_uring_state state;
+};
+
 #define WIRE_BACKING_OPEN  _IOW(229, 1, struct wire_backing)
 #define WIRE_BACKING_CLOSE _IOW(229, 2, uint32_t)
 
@@ -101,6 +130,7 @@ _Static_assert(sizeof(struct wire_in) == 40, "as the kernel's");
 _Static_assert(sizeof(struct wire_init_in) == 64, "as the kernel's");
 _Static_assert(sizeof(struct wire_init_out) == 64, "as the kernel's");
 _Static_assert(sizeof(struct wire_entry) == 128, "as the kernel's");
+_Static_assert(sizeof(struct wire_uring_head) == 288, "as the kernel's");
 _Static_assert(sizeof(struct wire_open) == 16, "as the kernel's");
 
 #endif

@@ -29,10 +29,13 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 enum {
-    MAX_THREADS = 16
+    MAX_THREADS = 16,
+    NAPS = 200, /* For the end of a connection. */
+    NAP_NS = 10 * 1000 * 1000,
 };
 
 static void workspace_changed(void *arg, struct session *session)
@@ -130,15 +133,34 @@ static void fusermount_stale(char *mount_point)
     }
 }
 
-/* The mount of a daemon that died answers ENOTCONN and hides the directory,
- * though the kernel may have kept what the directory looks like. */
+/*
+ * The mount of a daemon that died answers ENOTCONN and hides the directory,
+ * though the kernel may have kept what the directory looks like. While the
+ * connection ends, which for one by rings is after the process, requests are
+ * cut off.
+ */
+static bool is_stale(const char *mount_point)
+{
+    const struct timespec nap = {0, NAP_NS};
+    struct statx st;
+    int code = EINTR;
+
+    for (int i = 0; i < NAPS; i++) {
+        code = statx(AT_FDCWD, mount_point, AT_STATX_FORCE_SYNC,
+                     STATX_BASIC_STATS, &st) < 0
+                   ? errno
+                   : 0;
+        if (code != ECONNABORTED && code != ECANCELED) {
+            break;
+        }
+        (void)nanosleep(&nap, NULL);
+    }
+    return code == ENOTCONN;
+}
+
 static void clear_stale(char *mount_point)
 {
-    struct statx st;
-
-    if (statx(AT_FDCWD, mount_point, AT_STATX_FORCE_SYNC, STATX_BASIC_STATS,
-              &st) < 0 &&
-        errno == ENOTCONN) {
+    if (is_stale(mount_point)) {
         log_warning("unmounting what a dead daemon left at '%s'", mount_point);
         if (umount2(mount_point, MNT_DETACH) < 0) {
             fusermount_stale(mount_point);

@@ -221,6 +221,8 @@ static const char *drop_words(int code)
         return "not done yet, and goes on";
     case ENOTCONN:
         return "the filesystem is being unmounted";
+    case EAGAIN:
+        return "too many requests of the session wait";
     default:
         return "took too long";
     }
@@ -260,20 +262,37 @@ static bool enlist(struct park *park)
     return sooner;
 }
 
+/* Whether as many of its session wait as may: each keeps memory, and by rings
+ * a place in one. */
+static bool is_full(struct parks *parks, const struct session *session)
+    REQUIRES(parks->lock)
+{
+    unsigned n = 0;
+
+    list_each(node, &parks->waiting)
+    {
+        n += container_of(node, struct park, link)->about.session == session;
+    }
+    return n >= PARKS_MOST;
+}
+
 void park_wait(struct park *park)
 {
     struct parks *parks = park->parks;
     bool sooner = false;
-    bool closed;
+    int refused = 0;
 
     mutex_lock(&parks->lock);
-    closed = parks->closed;
-    if (!closed) {
+    if (parks->closed) {
+        refused = ENOTCONN;
+    } else if (is_full(parks, park->about.session)) {
+        refused = EAGAIN;
+    } else {
         sooner = enlist(park);
     }
     mutex_unlock(&parks->lock);
-    if (closed) {
-        drop(park, ENOTCONN);
+    if (refused) {
+        drop(park, refused);
     } else if (sooner) {
         loop_post(parks->loop, parks_tick, parks);
     }

@@ -29,7 +29,8 @@ struct parks;
 /* The most time that a request may take during which the kernel holds a lock
  * of the file or directory; -EINPROGRESS answers it then. */
 enum {
-    PARK_LOCKED_MS = 10 * 1000
+    PARK_LOCKED_MS = 10 * 1000,
+    PARKS_MOST = 1000, /* Of one session; further ones are refused: EAGAIN. */
 };
 
 /* How a kind of request waits. Static. */
@@ -38,7 +39,8 @@ struct park_kind {
     int late;        /* Answers it then: an errno value, or 0: success. */
     /**
      * The request was answered by the deadline (code is `late`), an interrupt
-     * (EINTR) or the end of the mount (ENOTCONN). The work may be stopped or
+     * (EINTR), the end of the mount (ENOTCONN), or because too many wait
+     * (EAGAIN). The work may be stopped or
      * go on, and ends its reference as always. May be NULL.
      *
      * @param arg  as given to park_new()

@@ -200,7 +200,7 @@ static bool daemon_died(int rc)
     if (rc == EIO) {
         return access(at("sessions"), F_OK) < 0 && errno == ENOTCONN;
     }
-    return rc == ENOTCONN || rc == ECONNABORTED;
+    return rc == ENOTCONN || rc == ECONNABORTED || rc == ECANCELED;
 }
 
 int work(void *arg)

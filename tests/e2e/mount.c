@@ -201,8 +201,8 @@ static NORETURN void daemon_exec(int ready)
     int log = open(mnt.log, O_WRONLY | O_CREAT | O_APPEND, 0600);
 
     (void)snprintf(options, sizeof(options), "state=%s,provider=%s%s%s",
-                   mnt.state, mnt.provider, mnt.options ? mnt.options : "",
-                   more ? more : "");
+                   mnt.state, mnt.provider, more ? more : "",
+                   mnt.options ? mnt.options : "");
     (void)snprintf(number, sizeof(number), "%d", ready);
     (void)setenv("SESSIONFS_MEM_CONTROL", mnt.control, 1);
     (void)setsid();

@@ -6,8 +6,8 @@
  * killed so that nothing can hang. Stopping demands exit status 0 and that no
  * process and no mount is left. Everything fails the running test by itself.
  *
- * SESSIONFS_OPTIONS in the environment is appended to the options of each
- * daemon, with a comma before it.
+ * SESSIONFS_OPTIONS in the environment is put before the other options of
+ * each daemon, with a comma before it.
  */
 #ifndef SESSIONFS_TESTS_E2E_MOUNT_H
 #define SESSIONFS_TESTS_E2E_MOUNT_H

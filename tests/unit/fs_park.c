@@ -288,6 +288,38 @@ static void the_end_of_the_mount_answers_all(void **state)
     park_unref(park);
 }
 
+static void too_many_of_a_session_are_refused(void **state)
+{
+    struct fuse_req *last = *state;
+    struct fuse_req *reqs = calloc(PARKS_MOST, sizeof(*reqs));
+    struct park **parks = calloc(PARKS_MOST, sizeof(struct park *));
+    struct record record = {0}, refused = {0};
+    struct err err = ERR_INIT;
+    struct park *park;
+
+    assert_non_null(reqs);
+    assert_non_null(parks);
+    for (int i = 0; i < PARKS_MOST; i++) {
+        mutex_init(&reqs[i].lock);
+        reqs[i].ctx.pid = getpid();
+        parks[i] = park_new(&reqs[i], &about, &patient, &record);
+        park_wait(parks[i]);
+        assert_int_equal(answers(&reqs[i]), 0);
+    }
+    park = park_new(last, &about, &patient, &refused);
+    park_wait(park);
+    assert_int_equal(answer_within(last, 0), EAGAIN);
+    assert_int_equal(atomic_load(&refused.dropped), EAGAIN + 1);
+    park_unref(park);
+    for (int i = 0; i < PARKS_MOST; i++) {
+        park_end(parks[i], 0, &err);
+        assert_int_equal(answer_within(&reqs[i], 0), 0);
+        mutex_done(&reqs[i].lock);
+    }
+    free(parks);
+    free(reqs);
+}
+
 /* ---- Everybody at once ---- */
 
 enum {
@@ -363,6 +395,7 @@ int main(void)
         PARK_TEST(only_a_signal_that_ends_programs_interrupts),
         PARK_TEST(a_work_that_ends_after_an_interrupt_is_heard),
         PARK_TEST(the_end_of_the_mount_answers_all),
+        PARK_TEST(too_many_of_a_session_are_refused),
         PARK_TEST(each_of_many_is_answered_exactly_once),
     };
 
