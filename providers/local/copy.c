@@ -219,6 +219,16 @@ int copy_dir_attr(int src, int dst, struct err *err)
     return rc < 0 ? err_set(err, -rc, "cannot copy a directory") : 0;
 }
 
+int copy_mark_opaque(int fd)
+{
+    /* Outside the first user namespace the kernel reads the other. */
+    if (fsetxattr(fd, "trusted.overlay.opaque", "y", 1, 0) == 0 ||
+        fsetxattr(fd, "user.overlay.opaque", "y", 1, 0) == 0) {
+        return 0;
+    }
+    return -errno;
+}
+
 /* ---- Names ---- */
 
 static int copy_regular(int src, const char *name, int dst, uint64_t *bytes)

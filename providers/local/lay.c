@@ -10,7 +10,6 @@
 #include <search.h>
 #include <string.h>
 #include <sys/sysmacros.h>
-#include <sys/xattr.h>
 
 enum {
     DIR_ROOM = 4096
@@ -107,16 +106,6 @@ static int put_file(struct lay *lay, struct scan_node *node)
 
 /* ---- Directories ---- */
 
-static int mark_opaque(int fd)
-{
-    /* Outside the first user namespace the kernel reads the other. */
-    if (fsetxattr(fd, "trusted.overlay.opaque", "y", 1, 0) == 0 ||
-        fsetxattr(fd, "user.overlay.opaque", "y", 1, 0) == 0) {
-        return 0;
-    }
-    return -errno;
-}
-
 static int enter(struct lay *lay, const struct scan_node *dir)
 {
     int rc = mkdirat(lay->dst, dir->name, 0700) < 0 ? -errno : 0;
@@ -128,7 +117,7 @@ static int enter(struct lay *lay, const struct scan_node *dir)
         rc = copy_step_in(&lay->dst, dir->name);
     }
     if (rc == 0 && dir->cover && !dir->parent->cover) {
-        rc = mark_opaque(lay->dst);
+        rc = copy_mark_opaque(lay->dst);
     }
     lay->sum->changed += !dir->old || dir->old->mode != dir->mode;
     lay->sum->bytes += DIR_ROOM;

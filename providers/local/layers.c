@@ -34,6 +34,7 @@ struct layer {
     uint64_t id;
     uint64_t parent;
     uint64_t refs;
+    unsigned tier;
 };
 
 struct layers {
@@ -81,8 +82,8 @@ static struct layer *find_locked(struct layers *layers, uint64_t id)
 }
 
 /* Ids only grow, but for those that are read at the start. */
-static int add_locked(struct layers *layers, uint64_t id, uint64_t parent,
-                      uint64_t refs) REQUIRES(layers->lock)
+static int add_locked(struct layers *layers, const struct layer *layer)
+    REQUIRES(layers->lock)
 {
     if (layers->count == layers->room) {
         size_t room = layers->room ? layers->room * 2 : 64;
@@ -94,9 +95,8 @@ static int add_locked(struct layers *layers, uint64_t id, uint64_t parent,
         layers->all = wide;
         layers->room = room;
     }
-    layers->all[layers->count++] =
-        (struct layer){.id = id, .parent = parent, .refs = refs};
-    layers->last = id > layers->last ? id : layers->last;
+    layers->all[layers->count++] = *layer;
+    layers->last = layer->id > layers->last ? layer->id : layers->last;
     return 0;
 }
 
@@ -194,16 +194,16 @@ void layers_sweep(struct layers *layers)
 
 /* ---- The start ---- */
 
-static uint64_t read_parent(const struct layers *layers, uint64_t id)
+static void read_parent(const struct layers *layers, struct layer *layer)
 {
     char name[NAME_SIZE];
     char target[NAME_SIZE];
     ssize_t size;
 
-    (void)snprintf(name, sizeof(name), "%" PRIu64 ON_SUFFIX, id);
+    (void)snprintf(name, sizeof(name), "%" PRIu64 ON_SUFFIX, layer->id);
     size = readlinkat(layers->dir, name, target, sizeof(target) - 1);
     target[size < 0 ? 0 : size] = '\0';
-    return strtoull(target, NULL, 10);
+    (void)sscanf(target, "%" SCNu64 ".%u", &layer->parent, &layer->tier);
 }
 
 static int by_id(const void *a, const void *b)
@@ -216,6 +216,7 @@ static int by_id(const void *a, const void *b)
 
 static int note(struct layers *layers, const char *name) REQUIRES(layers->lock)
 {
+    struct layer layer = {0};
     char *end;
     uint64_t id = strtoull(name, &end, 10);
 
@@ -234,7 +235,9 @@ static int note(struct layers *layers, const char *name) REQUIRES(layers->lock)
         layers->last = id > layers->last ? id : layers->last;
         return 0;
     }
-    return add_locked(layers, id, read_parent(layers, id), 0);
+    layer.id = id;
+    read_parent(layers, &layer);
+    return add_locked(layers, &layer);
 }
 
 static void count_parents(struct layers *layers) REQUIRES(layers->lock)
@@ -336,9 +339,10 @@ int layers_dir(const struct layers *layers)
 /* ---- Making ---- */
 
 /* Takes an id, with a reference to the parent. */
-static int begin(struct layers *layers, uint64_t parent, uint64_t *out,
-                 struct err *err)
+static int begin(struct layers *layers, uint64_t parent, unsigned tier,
+                 uint64_t *out, struct err *err)
 {
+    struct layer layer = {.parent = parent, .refs = 1, .tier = tier};
     int rc = layers_ref(layers, parent)
                  ? 0
                  : err_set(err, ESTALE, "a layer of the workspace is gone");
@@ -347,7 +351,8 @@ static int begin(struct layers *layers, uint64_t parent, uint64_t *out,
         return rc;
     }
     mutex_lock(&layers->lock);
-    rc = add_locked(layers, layers->last + 1, parent, 1);
+    layer.id = layers->last + 1;
+    rc = add_locked(layers, &layer);
     *out = layers->last;
     mutex_unlock(&layers->lock);
     if (rc < 0) {
@@ -358,31 +363,31 @@ static int begin(struct layers *layers, uint64_t parent, uint64_t *out,
 }
 
 static int write_parent(const struct layers *layers, uint64_t id,
-                        uint64_t parent, struct err *err)
+                        uint64_t parent, unsigned tier, struct err *err)
 {
     char name[NAME_SIZE];
     char target[NAME_SIZE];
 
     (void)snprintf(name, sizeof(name), "%" PRIu64 ON_SUFFIX, id);
-    (void)snprintf(target, sizeof(target), "%" PRIu64, parent);
+    (void)snprintf(target, sizeof(target), "%" PRIu64 ".%u", parent, tier);
     return symlinkat(target, layers->dir, name) < 0
                ? err_errno(err, "cannot make a layer")
                : 0;
 }
 
-int layers_make(struct layers *layers, uint64_t parent, uint64_t *out,
-                struct err *err)
+int layers_make(struct layers *layers, uint64_t parent, unsigned tier,
+                uint64_t *out, struct err *err)
 {
     char name[NAME_SIZE];
     uint64_t id = 0;
     int fd = -1;
-    int rc = begin(layers, parent, &id, err);
+    int rc = begin(layers, parent, tier, &id, err);
 
     if (rc < 0) {
         return rc;
     }
     (void)snprintf(name, sizeof(name), "%" PRIu64, id);
-    rc = write_parent(layers, id, parent, err);
+    rc = write_parent(layers, id, parent, tier, err);
     if (rc == 0 && mkdirat(layers->dir, name, 0700) < 0) {
         rc = err_errno(err, "cannot make a layer");
     }
@@ -403,13 +408,13 @@ int layers_adopt(struct layers *layers, uint64_t parent, int dir,
 {
     char own[NAME_SIZE];
     uint64_t id = 0;
-    int rc = begin(layers, parent, &id, err);
+    int rc = begin(layers, parent, LAYERS_WHOLE, &id, err);
 
     if (rc < 0) {
         return rc;
     }
     (void)snprintf(own, sizeof(own), "%" PRIu64, id);
-    rc = write_parent(layers, id, parent, err);
+    rc = write_parent(layers, id, parent, LAYERS_WHOLE, err);
     if (rc == 0 && renameat(dir, name, layers->dir, own) < 0) {
         rc = err_errno(err, "cannot make a layer");
     }
@@ -447,6 +452,34 @@ int layers_chain(struct layers *layers, uint64_t top, uint64_t **out,
     }
     *out = ids;
     *count = deep;
+    return 0;
+}
+
+int layers_top(struct layers *layers, uint64_t top, size_t most,
+               struct layers_tier *tier, uint64_t **out, size_t *count,
+               struct err *err)
+{
+    AUTO_FREE uint64_t *ids = calloc(most, sizeof(*ids));
+    const struct layer *layer;
+    size_t found = 0;
+    uint64_t id = top;
+
+    if (!ids) {
+        return err_set(err, ENOMEM, "out of memory");
+    }
+    *tier = (struct layers_tier){.tier = LAYERS_WHOLE};
+    mutex_lock(&layers->lock);
+    while (id && found < most && (layer = find_locked(layers, id)) &&
+           layer->tier < LAYERS_WHOLE &&
+           (found == 0 || layer->tier == tier->tier)) {
+        tier->tier = layer->tier;
+        tier->below = layer->parent;
+        ids[found++] = id;
+        id = layer->parent;
+    }
+    mutex_unlock(&layers->lock);
+    *count = found == most ? found : 0;
+    *out = TAKE_PTR(ids);
     return 0;
 }
 

@@ -19,6 +19,10 @@
 
 struct layers;
 
+enum {
+    LAYERS_WHOLE = 99 /* The tier of what is no one's to join. */
+};
+
 /**
  * Opens the store of a state directory.
  *
@@ -45,12 +49,35 @@ int layers_dir(const struct layers *layers);
  *
  * @param layers the store
  * @param parent what it lies on
+ * @param tier   see squash.h
  * @param out    its id, on success; the caller has a reference
  * @param err    filled on failure
  * @return its directory, readable, or a negative errno
  */
-MUST_USE int layers_make(struct layers *layers, uint64_t parent, uint64_t *out,
-                         struct err *err);
+MUST_USE int layers_make(struct layers *layers, uint64_t parent, unsigned tier,
+                         uint64_t *out, struct err *err);
+
+/* Layers of one tier. */
+struct layers_tier {
+    unsigned tier;
+    uint64_t below; /* What they lie on. */
+};
+
+/**
+ * Tells the layers of one tier from one down, where they are many.
+ *
+ * @param layers the store
+ * @param top    a layer, or 0
+ * @param most   so many are told, or none
+ * @param tier   theirs, where they are told
+ * @param out    their ids, from the top one down, to free()
+ * @param count  how many are told
+ * @param err    filled on failure
+ * @return 0 or -ENOMEM
+ */
+MUST_USE int layers_top(struct layers *layers, uint64_t top, size_t most,
+                        struct layers_tier *tier, uint64_t **out,
+                        size_t *count, struct err *err);
 
 /**
  * Makes a directory a layer.

@@ -188,6 +188,19 @@ static int check_copy(int mount, struct err *err)
     return copy < 0 ? err_errno(err, "cannot copy an overlay (Linux 6.15)") : 0;
 }
 
+/* The kernel makes no overlay of one directory. */
+static int copy_lower(int lower, int *out, struct err *err)
+{
+    int fd = open_tree(lower, "",
+                       OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH);
+
+    if (fd < 0) {
+        return err_errno(err, "cannot copy the mount of the base");
+    }
+    *out = fd;
+    return 0;
+}
+
 int overlay_mount(const struct overlay_plan *plan, int *out, struct err *err)
 {
     AUTO_FD int mapped = -1;
@@ -196,6 +209,9 @@ int overlay_mount(const struct overlay_plan *plan, int *out, struct err *err)
 
     if (plan->map_lower) {
         rc = idmap_copy(plan->lower, plan->id_base, &mapped, err);
+    }
+    if (rc == 0 && plan->upper < 0 && plan->deep == 0) {
+        return copy_lower(mapped < 0 ? plan->lower : mapped, out, err);
     }
     if (rc == 0) {
         rc = mount_layers(plan, mapped < 0 ? plan->lower : mapped, &mount, err);

@@ -297,6 +297,7 @@ static int take_name(struct look *look, int fd, struct scan_node *dir,
         free(node);
         return fail(look, -ENOMEM, "out of memory");
     }
+    node->source = look->ask->source;
     node->whiteout = !look->ask->plain && scan_is_whiteout(&attr);
     if (S_ISREG(node->mode) && node->links > 1 && note_linked(look, node) < 0) {
         return fail(look, -ENOMEM, "out of memory");
@@ -492,6 +493,7 @@ int scan_take(const struct scan_ask *ask, const struct limits *limits,
     if (!look.top) {
         return err_set(err, ENOMEM, "out of memory");
     }
+    look.top->source = ask->source;
     rc = walk(&look);
     if (rc == 0) {
         mark_loose(look.top, ask->loose[0]);

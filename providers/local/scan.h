@@ -25,6 +25,7 @@ struct scan_node {
     uint64_t size;
     uint32_t mode;
     uint32_t links;
+    uint32_t source; /* What the asker says. */
     bool whiteout;  /* Hides what lies below. */
     bool opaque;    /* A directory that hides what lies below; */
     uint64_t moved; /* Of one that shows another from below: which; 0. */
@@ -44,6 +45,7 @@ struct scan_ask {
     const struct scan_node *old;  /* As it was; NULL: it was empty. */
     const struct scan_node *skip; /* Without the names in there; or NULL. */
     bool plain;                   /* No layer: nothing hides or moves. */
+    uint32_t source;              /* Copied into all nodes. */
     const char *const *loose[2];  /* Paths of loose files; NULL-terminated, or
                                    * NULL. */
 };

@@ -7,6 +7,7 @@
 #include "providers/local/lay.h"
 #include "providers/local/layers.h"
 #include "providers/local/mapped.h"
+#include "providers/local/squash.h"
 #include "providers/local/volume.h"
 #include "providers/local/volume_priv.h"
 
@@ -28,6 +29,7 @@ struct taking {
     int upper;  /* what it writes, */
     int merged; /* and what it shows. */
     struct snapshot_state *old;
+    uint64_t parent;        /* The layer that shows what it was; a reference. */
     struct scan_node *tree; /* As it is now. */
     uint64_t layer;         /* That shows it; a reference. */
     struct lay_sum sum;
@@ -96,12 +98,30 @@ static void take_old(struct taking *taking)
     }
 }
 
+/* What the new layer will lie on. */
+static int find_parent(struct taking *taking)
+{
+    struct layers *layers = taking->snapshots->layers;
+    const uint64_t top = taking->old ? taking->old->top : taking->head.top;
+    const struct squash_ask ask = {.layers = layers,
+                                   .volumes = taking->snapshots->volumes,
+                                   .sandbox = taking->sandbox,
+                                   .limits = taking->limits,
+                                   .bytes = &taking->sum.bytes};
+
+    if (!layers_ref(layers, top)) {
+        return err_set(taking->err, ESTALE, "a layer of the workspace is gone");
+    }
+    taking->parent = top;
+    return squash(&ask, &taking->parent, taking->err);
+}
+
 static int write_layer(struct taking *taking)
 {
     struct layers *layers = taking->snapshots->layers;
     struct lay_plan plan = {
         .top = taking->tree, .src = taking->upper, .merged = taking->merged};
-    const uint64_t parent = taking->old ? taking->old->top : taking->head.top;
+    const uint64_t parent = taking->parent;
     uint64_t id = 0;
     AUTO_FD int layer = -1;
     int rc;
@@ -110,7 +130,7 @@ static int write_layer(struct taking *taking)
         taking->layer = layers_ref(layers, parent) ? parent : 0;
         return 0;
     }
-    layer = layers_make(layers, parent, &id, taking->err);
+    layer = layers_make(layers, parent, 0, &id, taking->err);
     if (layer < 0) {
         return layer;
     }
@@ -228,7 +248,10 @@ int snapshots_take(struct snapshots *snapshots, const struct sandbox *sandbox,
 
     if (rc == 0) {
         take_old(&taking);
-        rc = look_still(&taking, box);
+        rc = find_parent(&taking);
+        if (rc == 0) {
+            rc = look_still(&taking, box);
+        }
         if (rc == 0) {
             rc = publish(&taking);
         }
@@ -243,6 +266,7 @@ int snapshots_take(struct snapshots *snapshots, const struct sandbox *sandbox,
     if (taking.old) { /* Nothing has been taken: it is as it was. */
         snapshots_keep_state(snapshots, TAKE_PTR(taking.old));
     }
+    layers_unref(snapshots->layers, taking.parent);
     scan_free(taking.tree);
     cleanup_fd(&taking.dir);
     cleanup_fd(&taking.upper);

@@ -12,7 +12,8 @@
 
 enum {
     STEPS = 20,
-    CHANGES = 14
+    CHANGES = 14,
+    MANY = 80
 };
 
 static unsigned seed(void)
@@ -59,6 +60,25 @@ static void a_restored_workspace_is_what_it_was(void **state)
     model_end(&model);
 }
 
+/* So many that layers are joined, also those that were joined. */
+static void long_chains_show_the_same(void **state)
+{
+    struct model model;
+
+    model_make(*state, &model);
+    for (unsigned key = 1; key <= MANY; key++) {
+        model_change(&model, seed() * 5000 + key, 4);
+        model_take(&model, key);
+        if (key % 16 == 0) {
+            model_restore(&model, key);
+        }
+    }
+    for (unsigned key = 1; key <= MANY; key++) {
+        model_check(&model, key);
+    }
+    model_end(&model);
+}
+
 static void a_fork_goes_its_own_way(void **state)
 {
     struct model model;
@@ -92,6 +112,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_checkpoint_is_what_the_workspace_was),
         cmocka_unit_test(a_restored_workspace_is_what_it_was),
+        cmocka_unit_test(long_chains_show_the_same),
         cmocka_unit_test(a_fork_goes_its_own_way),
     };
 
