@@ -1,11 +1,11 @@
 /*
- * What a session did to its workspace. See changes.h.
+ * What differs between two states of a workspace. See changes.h.
  *
  * The tree may be hostile and may change meanwhile: every step follows no
  * link, the depth is bounded by memory only, and what vanishes under the walk
- * is taken as not there. The kernel's notes in the upper layer (nodes that
- * hide a name, attributes of directories) only say where to look; what is told
- * is what the workspace shows against what the base shows.
+ * is taken as not there. The kernel's notes in layers (nodes that hide a
+ * name, attributes of directories) only say where to look; what is told is what
+ * one state shows against what the other shows.
  */
 #include "providers/local/changes.h"
 
@@ -24,9 +24,9 @@
 
 /* How a directory's entries are found. */
 enum look {
-    LOOK_UPPER, /* Those that the upper layer has. */
-    LOOK_BOTH,  /* Those of the workspace and of the base. */
-    LOOK_ADDED, /* Those of the workspace: the base has no such directory. */
+    LOOK_LAYERS, /* Those that the layers have. */
+    LOOK_BOTH,   /* Those of both states. */
+    LOOK_ADDED,  /* Those that are now: there was no such directory. */
 };
 
 /* A path that is to be judged; one on top of the other. */
@@ -162,17 +162,27 @@ static int push_names(struct walk *walk, const char *dir, enum look look,
     return rc;
 }
 
+static int list_layers(const struct walk *walk, struct names *names,
+                       const char *dir)
+{
+    int rc = 0;
+
+    for (size_t i = 0; rc == 0 && i < walk->dirs->count; i++) {
+        rc = list(names, walk->dirs->layers[i], dir);
+    }
+    return rc;
+}
+
 /* Puts what is in a directory on the stack. */
 static int enter(struct walk *walk, const char *dir, enum look look,
                  struct err *err)
 {
     struct names names = {.all = NULL};
-    int rc =
-        list(&names,
-             look == LOOK_UPPER ? walk->dirs->upper : walk->dirs->merged, dir);
+    int rc = look == LOOK_LAYERS ? list_layers(walk, &names, dir)
+                                 : list(&names, walk->dirs->now, dir);
 
     if (rc == 0 && look == LOOK_BOTH) {
-        rc = list(&names, walk->dirs->base, dir);
+        rc = list(&names, walk->dirs->then, dir);
     }
     if (rc == 0) {
         rc = push_names(walk, dir, look, &names);
@@ -191,11 +201,7 @@ static int tell(const struct walk *walk, char kind, const char *path,
     return rc < 0 ? err_set(err, -rc, "cannot tell all changes") : 0;
 }
 
-/*
- * Whether what a directory shows from below is not what the base has at its
- * place: it was made anew, or moved here.
- */
-static bool is_moved(const struct walk *walk, const char *path)
+static bool has_note(int fd)
 {
     static const char *const notes[] = {
         "trusted.overlay.opaque",
@@ -203,15 +209,31 @@ static bool is_moved(const struct walk *walk, const char *path)
         "user.overlay.opaque",
         "user.overlay.redirect",
     };
-    AUTO_FD int fd =
-        below_open(walk->dirs->upper, path, O_RDONLY | O_DIRECTORY);
 
-    for (size_t i = 0; fd >= 0 && i < ARRAY_SIZE(notes); i++) {
+    for (size_t i = 0; i < ARRAY_SIZE(notes); i++) {
         if (fgetxattr(fd, notes[i], NULL, 0) >= 0) {
             return true;
         }
     }
     return false;
+}
+
+/*
+ * Whether what a directory shows from below may not be what was at its place:
+ * it was made anew, or moved here.
+ */
+static bool is_moved(const struct walk *walk, const char *path)
+{
+    bool moved = false;
+
+    for (size_t i = 0; !moved && i < walk->dirs->count; i++) {
+        AUTO_FD int fd =
+            below_open(walk->dirs->layers[i], path, O_RDONLY | O_DIRECTORY);
+
+        /* Something else was there in between. */
+        moved = fd >= 0 ? has_note(fd) : fd != -ENOENT;
+    }
+    return moved;
 }
 
 static int judge_added(struct walk *walk, const char *path,
@@ -234,7 +256,7 @@ static int judge_dirs(struct walk *walk, const struct item *item,
     if ((now->attr.st_mode & 07777) != (then->attr.st_mode & 07777)) {
         rc = tell(walk, 'M', item->path, err);
     }
-    if (look == LOOK_UPPER && is_moved(walk, item->path)) {
+    if (look == LOOK_LAYERS && is_moved(walk, item->path)) {
         look = LOOK_BOTH;
     }
     return rc == 0 ? enter(walk, item->path, look, err) : rc;
@@ -265,8 +287,8 @@ static int judge(struct walk *walk, const struct item *item, struct err *err)
 {
     struct compare_file now;
     struct compare_file then;
-    int base = item->look == LOOK_ADDED ? -1 : walk->dirs->base;
-    int rc = compare_find(walk->dirs->merged, item->path, &now, err);
+    int base = item->look == LOOK_ADDED ? -1 : walk->dirs->then;
+    int rc = compare_find(walk->dirs->now, item->path, &now, err);
 
     if (rc < 0) {
         return rc;
@@ -290,7 +312,7 @@ int changes_tell(const struct changes_dirs *dirs, const struct limits *limits,
     struct walk walk = {
         .dirs = dirs, .limits = limits, .fn = fn, .arg = arg, .top = NULL};
     struct item *item;
-    int rc = enter(&walk, "", dirs->upper < 0 ? LOOK_ADDED : LOOK_UPPER, err);
+    int rc = enter(&walk, "", dirs->all ? LOOK_ADDED : LOOK_LAYERS, err);
 
     item = pop(&walk);
     while (item) {

@@ -1,4 +1,4 @@
-/* What a session did to its workspace, against its base. */
+/* What differs between two states of a workspace. */
 #ifndef SESSIONFS_LOCAL_CHANGES_H
 #define SESSIONFS_LOCAL_CHANGES_H
 
@@ -6,14 +6,16 @@
 
 /* Where to look; all are directories, borrowed. */
 struct changes_dirs {
-    int merged; /* The workspace. */
-    int upper;  /* What the session wrote; -1: look everywhere. */
-    int base;   /* What lies below; -1: nothing. */
+    int now;           /* What it is. */
+    int then;          /* What it was; -1: nothing. */
+    const int *layers; /* Something differs only where one of these has */
+    size_t count;      /* something; so many; */
+    bool all;          /* or anywhere. */
 };
 
 /**
  * Tells the changes, a directory before what is in it, else by name. Only what
- * the session wrote is looked at, so that a large base costs nothing. Contents
+ * the layers have is looked at, so that a large base costs nothing. Contents
  * are compared, times are not: a file that was only touched has not changed.
  *
  * @param dirs   borrowed

@@ -76,8 +76,8 @@ struct layers_tier {
  * @return 0 or -ENOMEM
  */
 MUST_USE int layers_top(struct layers *layers, uint64_t top, size_t most,
-                        struct layers_tier *tier, uint64_t **out,
-                        size_t *count, struct err *err);
+                        struct layers_tier *tier, uint64_t **out, size_t *count,
+                        struct err *err);
 
 /**
  * Makes a directory a layer.

@@ -5,6 +5,7 @@
 #include "core/clock.h"
 #include "providers/local/link.h"
 #include "providers/local/quota.h"
+#include "providers/local/snapshots.h"
 #include "providers/local/volume.h"
 
 #include <errno.h>
@@ -73,11 +74,8 @@ int local_changes(struct provider *provider, const struct sandbox *sandbox,
                   const struct provider_span *span, const struct limits *limits,
                   provider_change_fn *fn, void *arg, struct err *err)
 {
-    const struct volume_teller teller = {.fn = fn, .arg = arg};
+    const struct snapshots_teller teller = {.fn = fn, .arg = arg};
 
-    if (span->from || span->to) {
-        return err_set(err, ENOENT, "there is no such checkpoint");
-    }
-    return volume_changes(local_of(provider)->volumes, sandbox, limits, &teller,
-                          err);
+    return snapshots_changes(local_of(provider)->snapshots, sandbox, span,
+                             limits, &teller, err);
 }

@@ -26,10 +26,10 @@ struct scan_node {
     uint32_t mode;
     uint32_t links;
     uint32_t source; /* What the asker says. */
-    bool whiteout;  /* Hides what lies below. */
-    bool opaque;    /* A directory that hides what lies below; */
-    uint64_t moved; /* Of one that shows another from below: which; 0. */
-    bool loose;     /* May change without a change of its times. */
+    bool whiteout;   /* Hides what lies below. */
+    bool opaque;     /* A directory that hides what lies below; */
+    uint64_t moved;  /* Of one that shows another from below: which; 0. */
+    bool loose;      /* May change without a change of its times. */
     /* How it differs: */
     const struct scan_node *old; /* A directory as it was, in part. */
     bool changed;                /* Itself; */

@@ -117,6 +117,30 @@ MUST_USE int snapshots_show(struct snapshots *snapshots,
                             const struct sandbox *sandbox, uint64_t key,
                             const struct limits *limits, struct err *err);
 
+/* Who is told of changes. */
+struct snapshots_teller {
+    provider_change_fn *fn;
+    void *arg;
+};
+
+/**
+ * Tells what differs between two states. Only layers that one of them has and
+ * the other has not are looked at.
+ *
+ * @param snapshots all of them
+ * @param sandbox   whose
+ * @param what      borrowed
+ * @param limits    deadline and token
+ * @param teller    borrowed
+ * @param err       filled on failure
+ * @return 0, -ESTALE when the workspace is gone, -ENOENT for a state that is
+ *         not there, or as changes_tell()
+ */
+MUST_USE int
+snapshots_changes(struct snapshots *snapshots, const struct sandbox *sandbox,
+                  const struct provider_span *what, const struct limits *limits,
+                  const struct snapshots_teller *teller, struct err *err);
+
 /**
  * Forgets all of a session, whose workspace is no more.
  *

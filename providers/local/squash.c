@@ -97,10 +97,10 @@ static int merge_dir(struct squashing *sq, struct scan_node *above,
     int rc = all ? 0 : -ENOMEM;
 
     while (rc == 0 && (a < above->count || b < below->count)) {
-        int order = a == above->count   ? 1
-                    : b == below->count ? -1
-                                        : strcmp(above->below[a]->name,
-                                                 below->below[b]->name);
+        int order = a == above->count ? 1
+                    : b == below->count
+                        ? -1
+                        : strcmp(above->below[a]->name, below->below[b]->name);
 
         if (order > 0) {
             all[count] = below->below[b++];
@@ -378,7 +378,8 @@ static int squash_tier(const struct squash_ask *ask, uint64_t *top,
     if (rc < 0 || count < MANY) {
         return rc;
     }
-    view = volume_view(ask->volumes, ask->sandbox, tier.below, ask->limits, err);
+    view =
+        volume_view(ask->volumes, ask->sandbox, tier.below, ask->limits, err);
     if (view < 0) {
         return view;
     }

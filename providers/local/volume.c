@@ -5,7 +5,6 @@
 #include "core/clock.h"
 #include "core/list.h"
 #include "core/mutex.h"
-#include "providers/local/changes.h"
 #include "providers/local/hostdir.h"
 #include "providers/local/layers.h"
 #include "providers/local/link.h"
@@ -412,47 +411,6 @@ int volume_make(struct volumes *volumes, const struct sandbox *sandbox,
 
     err_clear(plain);
     return dir < 0 ? dir : make(volumes, sandbox, dir, limits, plain, err);
-}
-
-/* What the session writes, readable. */
-static int open_upper(const struct sandbox *sandbox, int dir, struct err *err)
-{
-    char name[HEAD_NAME_SIZE];
-    struct head head;
-    int rc = head_read(dir, sandbox->number, &head, err);
-    int fd;
-
-    if (rc < 0) {
-        return rc;
-    }
-    head_upper(&head, name);
-    fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    return fd < 0 ? err_errno(err, "the workspace's '%s'", name) : fd;
-}
-
-int volume_changes(struct volumes *volumes, const struct sandbox *sandbox,
-                   const struct limits *limits,
-                   const struct volume_teller *teller, struct err *err)
-{
-    AUTO_FD int merged = volume_open(volumes, sandbox, limits, err);
-    AUTO_FD int dir = merged < 0 ? -1 : volume_dir(sandbox, err);
-    AUTO_FD int upper = -1;
-    AUTO_FD int base = -1;
-    struct changes_dirs dirs;
-    int rc = dir < 0 ? -err->code : hostdir_open(sandbox, "base", &base, err);
-
-    if (rc < 0) {
-        return rc;
-    }
-    if (!volume_has(dir, VOLUME_PLAIN)) {
-        upper = open_upper(sandbox, dir, err);
-        if (upper < 0) {
-            return upper;
-        }
-    }
-    dirs =
-        (struct changes_dirs){.merged = merged, .upper = upper, .base = base};
-    return changes_tell(&dirs, limits, teller->fn, teller->arg, err);
 }
 
 void volume_forget(struct volumes *volumes, uint64_t number)

@@ -104,28 +104,6 @@ void volume_forget(struct volumes *volumes, uint64_t number);
  *  @return a directory, or -1 */
 int volume_open_written(const char *dir);
 
-/* Who is told of changes. */
-struct volume_teller {
-    provider_change_fn *fn;
-    void *arg;
-};
-
-/**
- * Tells what the session did to its workspace, against its base.
- *
- * @param volumes all of them
- * @param sandbox which
- * @param limits  deadline and token
- * @param teller  borrowed
- * @param err     filled on failure
- * @return 0, -ESTALE when the workspace is gone, or as changes_tell()
- */
-MUST_USE int volume_changes(struct volumes *volumes,
-                            const struct sandbox *sandbox,
-                            const struct limits *limits,
-                            const struct volume_teller *teller,
-                            struct err *err);
-
 /**
  * Removes a workspace with all that is in it; success when there is none.
  *

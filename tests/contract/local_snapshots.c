@@ -60,6 +60,31 @@ static void a_restored_workspace_is_what_it_was(void **state)
     model_end(&model);
 }
 
+static void what_differs_is_told(void **state)
+{
+    struct model model;
+
+    srandom(seed());
+    model_make(*state, &model);
+    for (unsigned key = 1; key <= STEPS; key++) {
+        model_change(&model, seed() * 7000 + key, CHANGES);
+        model_take(&model, key);
+        model_check_changes(&model, key, 0, key);
+        if (key > 1) {
+            unsigned from = 1 + (unsigned)random() % (key - 1);
+
+            model_check_changes(&model, key - 1, key, key);
+            model_check_changes(&model, from, 0, key);
+            model_check_changes(&model, key, from, from);
+        }
+        if (key % 5 == 0) {
+            model_restore(&model, key - 2);
+            model_check_changes(&model, key, 0, key - 2);
+        }
+    }
+    model_end(&model);
+}
+
 /* So many that layers are joined, also those that were joined. */
 static void long_chains_show_the_same(void **state)
 {
@@ -112,6 +137,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_checkpoint_is_what_the_workspace_was),
         cmocka_unit_test(a_restored_workspace_is_what_it_was),
+        cmocka_unit_test(what_differs_is_told),
         cmocka_unit_test(long_chains_show_the_same),
         cmocka_unit_test(a_fork_goes_its_own_way),
     };

@@ -197,6 +197,38 @@ void model_check_now(struct model *model, uint64_t key)
     compare(model, model_root(model, root), key, "workspace");
 }
 
+static int write_change(void *arg, char kind, const char *path)
+{
+    (void)fprintf(arg, "%c %s", kind, path);
+    (void)fputc('\0', arg);
+    return 0;
+}
+
+void model_check_changes(struct model *model, uint64_t from, uint64_t to,
+                         uint64_t same)
+{
+    const struct provider_span span = {.from = from, .to = to};
+    char name[BENCH_PATH + 32];
+    char command[4 * BENCH_PATH];
+    struct err err = ERR_INIT;
+    FILE *file;
+
+    (void)snprintf(name, sizeof(name), "%s/told", model->copies);
+    file = fopen(name, "we");
+    assert_non_null(file);
+    renew(model);
+    check(provider_changes(model->bench->provider, &model->box.sandbox, &span,
+                           &model->bench->limits, write_change, file, &err),
+          &err);
+    assert_int_equal(fclose(file), 0);
+    (void)snprintf(command, sizeof(command),
+                   "python3 \"$(dirname \"$(readlink /proc/%d/exe)\")/"
+                   "snapshots_changes.py\" %s/%" PRIu64 " %s/%" PRIu64 " %s",
+                   (int)getpid(), model->copies, from, model->copies, same,
+                   name);
+    assert_int_equal(system(command), 0);
+}
+
 static void resume(struct model *model)
 {
     struct err err = ERR_INIT;

@@ -34,6 +34,11 @@ void model_check(struct model *model, uint64_t key);
 /** Compares the workspace with a checkpoint's copy. @param model it @param key
  *  of it */
 void model_check_now(struct model *model, uint64_t key);
+/** Compares what is said to differ between two checkpoints with their copies.
+ *  @param model it @param from a key @param to a key; 0: what is now, which is
+ *  as `same` @param same a key */
+void model_check_changes(struct model *model, uint64_t from, uint64_t to,
+                         uint64_t same);
 /** @param model it @param key that the workspace becomes; running */
 void model_restore(struct model *model, uint64_t key);
 /** @param model of which @param key a new session is made @param fork it, its
