@@ -16,8 +16,8 @@
 #include <unistd.h>
 
 enum {
-    LOOK_MS = 1000,    /* How often to look whether there is work left, */
-    LINGER_MS = 10000, /* and how long without any to wait for more. */
+    LOOK_MS = 1000,   /* How often to look whether there is work left, */
+    LINGER_MS = 5000, /* and how long without any to wait for more. */
 };
 
 struct serving {

@@ -60,6 +60,12 @@ class Case(unittest.TestCase):
         subprocess.run(["chmod", "-R", "u+rwX", self.dir], check=True)
         shutil.rmtree(self.dir)
 
+    def need_fuse(self):
+        if not os.path.exists("/dev/fuse"):
+            if os.environ.get("CI") == "true":
+                self.fail("no /dev/fuse")
+            self.skipTest("no /dev/fuse")
+
     def daemon(self):
         """Its pid; 0: there is none."""
         words = []
@@ -723,10 +729,7 @@ class Mounted(Case):
 
     def setUp(self):
         super().setUp()
-        if not os.path.exists("/dev/fuse"):
-            if os.environ.get("CI") == "true":
-                self.fail("no /dev/fuse")
-            self.skipTest("no /dev/fuse")
+        self.need_fuse()
         self.mnt = self.dir + "/mnt"
         os.mkdir(self.mnt)
         subprocess.run([PROGRAM, "-o", self.options, self.mnt], check=True)
@@ -759,6 +762,86 @@ class Mounted(Case):
     def test_the_socket_is_ours_alone(self):
         mode = os.stat(self.state + "/serve.sock").st_mode
         self.assertEqual(stat.S_IMODE(mode), 0o600)
+
+
+@LOCAL
+class Chain(Case):
+    """Both ends against each other: a mount whose engine is the program."""
+
+    def setUp(self):
+        super().setUp()
+        self.need_fuse()
+        self.mnt = self.dir + "/mnt"
+        profiles = self.dir + "/profiles"
+        os.mkdir(self.mnt)
+        os.mkdir(profiles)
+        config = {
+            "program": PROGRAM,
+            "argv": ["serve", "-o", self.options],
+            "workspace": self.host,
+        }
+        with open(profiles + "/default.json", "w", encoding="ascii") as f:
+            json.dump({"provider": "jsonl", "provider_config": config}, f)
+        outer = f"state={self.dir}/outer,profiles={profiles},provider=jsonl"
+        subprocess.run([PROGRAM, "-o", outer, self.mnt], check=True)
+        self.at = self.mnt + "/sessions/a"
+        self.ws = self.at + "/workspace"
+        os.mkdir(self.at)
+
+    def tearDown(self):
+        subprocess.run(["fusermount3", "-u", self.mnt], check=True)
+        with open(self.dir + "/outer/lock", "r+", encoding="ascii") as f:
+            fcntl.flock(f, fcntl.LOCK_EX)
+        super().tearDown()
+
+    def write(self, name, text):
+        with open(name, "w", encoding="ascii") as f:
+            f.write(text)
+
+    def read(self, name):
+        with open(name, "rb") as f:
+            return f.read()
+
+    def run_command(self, text):
+        self.write(self.at + "/exec", text)
+        return self.read(self.at + "/exec")
+
+    def test_a_session_in_a_session(self):
+        self.assertEqual(self.run_command("cat file; hostname; pwd; exit 3"),
+                         b"hello\nsandbox\n/workspace\n")
+        self.assertEqual(self.read(self.at + "/execs/last/exit_code"), b"3\n")
+        self.assertEqual(self.run_command("kill -9 $$"), b"")
+        self.assertEqual(self.read(self.at + "/execs/last/exit_code"), b"137\n")
+        self.assertEqual(len(os.listdir(self.state + "/sessions")), 1)
+        self.write(self.ws + "/file", "other\n")
+        os.makedirs(self.ws + "/d/e")
+        os.symlink("../file", self.ws + "/d/link")
+        os.rename(self.ws + "/d/e", self.ws + "/d/f")
+        self.assertEqual(self.run_command("cat d/link; ls d"),
+                         b"other\nf\nlink\n")
+        self.assertEqual(sorted(os.listdir(self.ws)),
+                         ["d", "file", "link", "sub"])
+        data = os.urandom(3 << 20)
+        with open(self.ws + "/large", "wb") as f:
+            f.write(data)
+        self.assertEqual(self.read(self.ws + "/large"), data)
+        shutil.rmtree(self.ws + "/d")
+        self.assertEqual(self.run_command("ls"), b"file\nlarge\nlink\nsub\n")
+        self.assertEqual(self.read(self.host + "/file"), b"hello\n")
+        self.write(self.at + "/status", "absent\n")
+        self.assertEqual(os.listdir(self.state + "/sessions"), [])
+
+    def test_the_end_of_the_inner_daemon_is_got_over(self):
+        self.assertEqual(self.run_command("echo 1 >x; cat x"), b"1\n")
+        self.end_daemon(signal.SIGKILL)
+
+        def works():
+            try:
+                return self.run_command("cat x") == b"1\n"
+            except OSError:
+                return False
+
+        until(works)
 
 
 class Program(Case):
