@@ -76,9 +76,14 @@ static int tell_failure(struct exec *exec, const struct exec_info *info,
     n = exec_read(exec, EXEC_STDERR, 0, words, WORDS_MAX, err);
     words[n > 0 ? n : 0] = '\0';
     words[strcspn(words, "\n")] = '\0';
-    return words[0] ? err_set(err, guess(words), "%s", words)
-                    : err_set(err, EIO, "a command for it ended with %d",
-                              info->exit_code);
+    if (words[0]) {
+        (void)err_set(err, guess(words), "%s", words);
+    } else {
+        (void)err_set(err, EIO, "a command for it ended with %d",
+                      info->exit_code);
+    }
+    err->quotes = true;
+    return -err->code;
 }
 
 static int finish(struct conn *conn, struct exec *exec,

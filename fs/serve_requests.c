@@ -1,7 +1,9 @@
 /* Requests of a connection: reading, finding the method, answering. */
 #include "fs/serve_priv.h"
 
+#include "core/cleanup.h"
 #include "core/json_bytes.h"
+#include "core/log.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -34,10 +36,12 @@ static int shutdown_method(struct conn *conn, const struct js *params,
     return 0;
 }
 
-static const struct {
+struct method {
     const char *name;
     serve_method_fn *run;
-} methods[] = {
+};
+
+static const struct method methods[] = {
     {"capabilities", capabilities},
     {"open", serve_open},
     {"close", serve_close},
@@ -52,11 +56,11 @@ static const struct {
     {"shutdown", shutdown_method},
 };
 
-static serve_method_fn *find_method(const char *name)
+static const struct method *find_method(const char *name)
 {
     for (size_t i = 0; i < ARRAY_SIZE(methods); i++) {
         if (strcmp(methods[i].name, name) == 0) {
-            return methods[i].run;
+            return &methods[i];
         }
     }
     return NULL;
@@ -114,27 +118,53 @@ static int refuse(struct conn *conn, const char *code, struct err *err,
     return err_set(err, EINVAL, "%s", words);
 }
 
-static int call(struct conn *conn, const struct js *request, struct err *err)
+/* What the client did wrong, it is told alone; so it is with a file that is not
+ * there, which is an everyday answer. */
+static void log_it(const struct conn *conn, const struct method *method,
+                   const struct err *err)
 {
-    const char *name = js_text(request, "method");
-    serve_method_fn *run = name ? find_method(name) : NULL;
+    bool everyday = conn->code || conn->broken || err->code == ENOENT;
+    const struct log_failure failure = {
+        .op = method->name,
+        .uid = conn->caller.uid,
+        .pid = conn->caller.pid,
+        .err = err,
+    };
+
+    log_failure(everyday ? LOG_LEVEL_DEBUG : LOG_LEVEL_WARNING, &failure);
+}
+
+static int run(struct conn *conn, const struct method *method,
+               const struct js *request, struct err *err)
+{
     struct js *params = serve_get(request, "params");
     int rc;
 
     if (!params) {
         params = js_object();
     }
-    if (!name) {
-        rc = refuse(conn, "invalid_request", err, "'method' is no string");
-    } else if (!run) {
-        rc = refuse(conn, "unknown_method", err, "there is no such method");
-    } else if (!js_is_object(params)) {
-        rc = serve_bad_request(conn, err, "'params' must be an object");
-    } else {
-        rc = run(conn, params, err);
-    }
+    rc = js_is_object(params)
+             ? method->run(conn, params, err)
+             : serve_bad_request(conn, err, "'params' must be an object");
     js_free(params);
+    if (rc < 0) {
+        log_it(conn, method, err);
+    }
     return rc;
+}
+
+static int call(struct conn *conn, const struct js *request, struct err *err)
+{
+    AUTO_FREE char *name = NULL;
+    const struct method *method;
+
+    if (serve_text(conn, request, "method", true, &name, err) < 0) {
+        return refuse(conn, "invalid_request", err, "'method' is no string");
+    }
+    method = find_method(name);
+    return method
+               ? run(conn, method, request, err)
+               : refuse(conn, "unknown_method", err, "there is no such method");
 }
 
 static int answer(struct conn *conn, const struct js *request, struct err *err)

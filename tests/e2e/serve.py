@@ -637,6 +637,7 @@ class Lines(Watched):
         c = self.client()
         for line in (
             "x",
+            '{"id":"unknown","method":"open\\u0000"}',
             "{",
             "[]",
             "null",
