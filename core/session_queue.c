@@ -349,6 +349,40 @@ bool session_unqueue(struct session *session, struct job *job)
     return queued;
 }
 
+/* ---- Beside the queue ---- */
+
+/* What a running command need not end for: it is about a checkpoint alone. It
+ * runs in the life thread, so never while another call of such kind does. */
+static bool is_beside(const struct job *job)
+{
+    return (job->kind == JOB_FORK || job->kind == JOB_DROP) && job->key;
+}
+
+static void run_beside(void *arg)
+{
+    struct job *job = arg;
+    struct err err = ERR_INIT;
+    int rc = run_life(job->session, job, &err);
+
+    answer(job, rc, &err);
+}
+
+static int start_beside(struct session *session, struct job *job,
+                        struct err *err)
+{
+    int rc;
+
+    if (!registry_job_begin(session->registry, job->internal)) {
+        return err_set(err, ESHUTDOWN, "the filesystem is being unmounted");
+    }
+    rc = session_run(session, session->life, run_beside, job);
+    if (rc < 0) {
+        registry_job_end(session->registry);
+        return err_set(err, -rc, "no thread for the work of the session");
+    }
+    return 0;
+}
+
 void session_submit(struct session *session, const struct job *model)
 {
     struct err err = ERR_INIT;
@@ -363,7 +397,8 @@ void session_submit(struct session *session, const struct job *model)
     *job = *model;
     list_init(&job->link);
     job->session = session_ref(session);
-    rc = enqueue(session, job, &err);
+    rc = is_beside(job) ? start_beside(session, job, &err)
+                        : enqueue(session, job, &err);
     if (rc < 0) {
         free(job);
         session_unref(session);

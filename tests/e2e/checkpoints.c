@@ -355,10 +355,23 @@ static void nothing_is_restored_or_named_while_a_command_runs(void **state)
     expect_errno(mkdir(in("checkpoints/it"), 0755), EBUSY);
     assert_int_equal(put(in("fork"), "now").write, EBUSY);
     expect_errno(access(at("sessions/now"), F_OK), ENOENT);
-    put_ok(in("fork"), "then 1");
+    put_ok(in("fork"), "then 1"); /* That is no matter of the command. */
     expect_text(at("sessions/then/workspace/f"), "one\n");
     put_ok(at("sessions/then/status"), "absent");
     expect_ok(rmdir(at("sessions/then")));
+}
+
+static void a_fork_and_a_drop_of_a_checkpoint_wait_for_no_command(void **state)
+{
+    (void)state;
+    put_ok(in("exec"), "write f one");
+    put_ok(in("exec"), "write f two");
+    expect_shell("echo 'sleep 3000' > exec & sleep 0.5\n"
+                 "F=${PWD##*/}-f; echo $F 1 > fork; cat ../$F/workspace/f\n"
+                 "echo 'drop 1' > checkpoints.log; ls checkpoints\n"
+                 "cat execs/3/status; wait; cat execs/3/wait execs/3/status\n"
+                 "echo absent > ../$F/status; rmdir ../$F\n",
+                 "one\n2\nrunning\n0\nexited\n");
 }
 
 static void a_restore_that_fails_changes_nothing(void **state)
@@ -568,6 +581,7 @@ static const struct CMUnitTest tests[] = {
     e2e_test_of("mem", a_command_whose_checkpoint_fails_has_failed),
     e2e_test_of("mem", what_could_not_be_gathered_is_told_and_tried_again),
     e2e_test_of("mem", nothing_is_restored_or_named_while_a_command_runs),
+    e2e_test_of("mem", a_fork_and_a_drop_of_a_checkpoint_wait_for_no_command),
     e2e_test_of("mem", a_restore_that_fails_changes_nothing),
     e2e_test_of("mem", a_fork_that_fails_leaves_nothing),
     e2e_test_of("mem", a_lost_sandbox_comes_back_from_its_last_checkpoint),
