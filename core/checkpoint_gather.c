@@ -46,6 +46,16 @@ bool checkpoint_dirty(struct session *session)
     return dirty;
 }
 
+bool checkpoint_seen(struct session *session)
+{
+    bool seen;
+
+    mutex_lock(&session->lock);
+    seen = session->dirty;
+    mutex_unlock(&session->lock);
+    return seen;
+}
+
 void checkpoint_clean(struct session *session, bool doubted)
 {
     mutex_lock(&session->lock);

@@ -71,6 +71,8 @@ void checkpoint_retain(struct session *session);
 
 /* Something may have been written of which nobody knows. */
 bool checkpoint_dirty(struct session *session) EXCLUDES(session->lock);
+/* Something was written for certain. */
+bool checkpoint_seen(struct session *session) EXCLUDES(session->lock);
 /* All that was written is in a checkpoint, as far as is known: `doubted` where
  * files can change without our seeing it. */
 void checkpoint_clean(struct session *session, bool doubted)

@@ -395,14 +395,47 @@ int checkpoint_run_named(struct session *session, const struct job *job,
 
 /* ---- Gathering ---- */
 
+static int count_one(void *arg, char kind, const char *path)
+{
+    uint64_t *count = arg;
+
+    (void)kind;
+    (void)path;
+    (*count)++;
+    return 0;
+}
+
+/* Nobody has seen a write: whether there was one tell the files alone. An
+ * engine that does not know may have taken what is the same. */
+static void look_closely(struct session *session, struct checkpoint *made)
+{
+    const struct provider_span span = {.from = made->before, .to = made->key};
+    struct limits limits = session_limits(session, SESSION_WAIT_CALL);
+    struct err ignored = ERR_INIT;
+    struct session_call call;
+    uint64_t count = 0;
+
+    if (session_call_init(session, &call, &ignored) == 0) {
+        if (provider_changes(call.provider, &call.sandbox, &span, &limits,
+                             count_one, &count, &ignored) == 0) {
+            made->changed = count;
+        }
+        session_call_done(&call);
+    }
+}
+
 static int gather(struct session *session, struct err *err)
 {
     const struct checkpoint_why why = {.cause = CHECKPOINT_WRITE};
+    bool seen = checkpoint_seen(session);
     struct checkpoint made;
     int rc = checkpoint_make(session, &why, &made, err);
 
     if (rc < 0 || !made.key) {
         return rc;
+    }
+    if (made.changed && !seen) {
+        look_closely(session, &made);
     }
     if (!made.changed) {
         checkpoint_unmake(session, &made); /* Nothing was to be taken. */
