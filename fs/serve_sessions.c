@@ -272,7 +272,8 @@ static bool find_one(void *arg, uint64_t number, const char *id)
     return group->number == 0;
 }
 
-/* Ends the next session of a group above a number; 0: there is none. */
+/* Ends the next session of a group above a number; 0: there is none, and the
+ * group's number is 0 then. */
 static int end_next(struct conn *conn, struct group *group, uint64_t after,
                     struct err *err)
 {
@@ -292,6 +293,28 @@ static int end_next(struct conn *conn, struct group *group, uint64_t after,
     return rc < 0 ? rc : 1;
 }
 
+/* Ends all that can be ended; fails with the reason of the first that cannot.
+ */
+static int end_group(struct conn *conn, struct group *group, int64_t *count,
+                     struct err *err)
+{
+    uint64_t after = 0;
+    int failed = 0;
+
+    do {
+        struct err why = ERR_INIT;
+        int rc = end_next(conn, group, after, &why);
+
+        if (rc < 0 && failed == 0) {
+            *err = why;
+            failed = rc;
+        }
+        *count += rc > 0;
+        after = group->number;
+    } while (after && !cancel_fired(&conn->server->stop));
+    return failed;
+}
+
 int serve_cleanup_group(struct conn *conn, const struct js *params,
                         struct err *err)
 {
@@ -305,11 +328,7 @@ int serve_cleanup_group(struct conn *conn, const struct js *params,
         return rc;
     }
     name_group(name, group.prefix);
-    rc = end_next(conn, &group, 0, err);
-    while (rc > 0) {
-        count++;
-        rc = end_next(conn, &group, group.number, err);
-    }
+    rc = end_group(conn, &group, &count, err);
     if (rc < 0) {
         return rc;
     }

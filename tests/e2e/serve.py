@@ -134,6 +134,8 @@ class Watched(Case):
         os.mkdir(self.profiles)
         with open(self.profiles + "/x.v3.json", "w", encoding="ascii") as f:
             json.dump({"provider": PROVIDER, "exec_timeout_ms": 300}, f)
+        with open(self.profiles + "/idle.json", "w", encoding="ascii") as f:
+            json.dump({"provider": PROVIDER, "idle_pause_after_seconds": 1}, f)
         self.options += ",profiles=" + self.profiles
         self.start_own_daemon()
 
@@ -181,11 +183,26 @@ class Sessions(Watched):
         hang = ["sleep", "60"] if PROVIDER == "local" else ["hang"]
         self.assertEqual(c.exec(s, hang)[0], 124)
 
+    @LOCAL
+    def test_a_paused_sandbox_is_woken(self):
+        c = self.client()
+        s = c.open(self.host, profile="idle")
+        pid = c.call("spawn", session=s, argv=["sleep", "1000"])["process_id"]
+        other = c.open(self.host, profile="idle")
+        c.exec(other, ["sh", "-c", "sleep 1000 & echo $! >pid"])
+        time.sleep(3)
+        self.assertEqual(c.exec(s, ["kill", "-0", pid])[0], 0)
+        code = "kill -0 $(cat pid)"
+        self.assertEqual(c.exec(other, ["sh", "-c", code])[0], 0)
+        self.assertEqual(c.read_file(other, "file"), b"hello\n")
+
     def test_groups_are_cleaned_up(self):
         c = self.client()
         names = ["g1", "g1", "g1", "g2", "../../evil/grp", "g1/", "", "é" * 99]
         sessions = [c.open(self.host, group=name) for name in names]
         self.assertEqual(len({s["id"] for s in sessions}), len(names))
+        hang = ["sleep", "1000"] if PROVIDER == "local" else ["hang"]
+        c.call("spawn", session=sessions[1], argv=hang)
         self.assertEqual(c.cleanup("g"), 0)
         self.assertEqual(c.cleanup("g1"), 3)
         self.assertEqual(c.cleanup("g1"), 0)
@@ -543,6 +560,8 @@ class Processes(Case):
         a = self.client(stderr=subprocess.PIPE)
         s = a.open(self.host, group="killed")
         a.write_file(s, "x", b"1")
+        argv = ["sh", "-c", "yes & sleep 1000"]
+        pid = a.call("spawn", session=s, argv=argv)["process_id"]
         self.end_daemon(signal.SIGKILL)
         self.assertEqual(a.read_line(), b"")
         self.assertEqual(a.wait(), 1)
@@ -551,6 +570,9 @@ class Processes(Case):
         b = self.client()
         self.assertEqual(b.read_file(s, "x"), b"1")
         self.assertEqual(b.exec(s, ["cat", "x"]), (0, b"1", b""))
+        self.assertEqual(b.exec(s, ["kill", "-0", pid])[0], 0)
+        # What it writes is still nowhere.
+        self.assertLess(max(self.log_sizes()), 100)
         self.assertEqual(b.cleanup("killed"), 1)
 
     @LOCAL
