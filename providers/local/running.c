@@ -303,12 +303,28 @@ static void ask_to_end(struct running *running, enum command_end end)
 
 /* ---- Callbacks ---- */
 
+/* Output lies on the disk too. */
+static void count_output(struct running *running, size_t n)
+{
+    int64_t limit = running->box->quota.disk_bytes;
+    struct err why = ERR_INIT;
+
+    running->output += (int64_t)n;
+    if (running->output > limit && running->output - (int64_t)n <= limit) {
+        (void)err_set(&why, EDQUOT,
+                      "disk_bytes: the command's output was to be longer than "
+                      "%" PRId64 " bytes",
+                      limit);
+        running_stop(running, &why);
+    }
+}
+
 static void on_output(void *arg, uint32_t events)
 {
     struct running_stream *stream = arg;
 
     (void)events;
-    (void)read_stream(stream, READ_SIZE);
+    count_output(stream->running, read_stream(stream, READ_SIZE));
     close_if_done(stream->running);
 }
 

@@ -37,6 +37,7 @@ struct running {
     const struct command_sink *sink;
     void *arg;
     struct running_stream streams[RUNNING_STREAMS];
+    int64_t output; /* Bytes of both. */
     int reply;     /* -1: nothing more of it is waited for. */
     bool told;     /* How it ended, or that it is not known. */
     bool recorded; /* The end is; by local->lock. */

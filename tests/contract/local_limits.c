@@ -220,6 +220,26 @@ static void who_fills_the_disk_is_ended_and_can_clear_it(void **state)
     await_room(room, &room->hog, 0);
 }
 
+/* Output is kept outside, but on the same disk. */
+static void output_counts_too(void **state)
+{
+    struct room *room = *state;
+    int64_t begin = clock_ms();
+    struct bench_run run;
+    size_t bytes;
+
+    (void)bench_script(&room->bench, &room->hog, "yes | head -c 2G", &run);
+    (void)bench_exited(&run);
+    mutex_lock(&run.lock);
+    bytes = run.bytes[COMMAND_STDOUT];
+    mutex_unlock(&run.lock);
+    assert_in_range(bytes, 25165824, 26 << 20);
+    is_stopped(&run, begin, EDQUOT, "disk_bytes");
+    assert_int_equal(bench_sh(&room->bench, &room->hog,
+                              "yes | head -c 24M | wc -c", "25165824\n"),
+                     0);
+}
+
 static void who_fills_it_from_the_background_is_ended_too(void **state)
 {
     struct room *room = *state;
@@ -411,6 +431,7 @@ int main(void)
         IN_ROOM(a_limit_out_of_its_range_makes_no_sandbox),
         IN_ROOM(each_process_and_each_directory_is_held),
         IN_ROOM(who_fills_the_disk_is_ended_and_can_clear_it),
+        IN_ROOM(output_counts_too),
         IN_ROOM(who_fills_it_from_the_background_is_ended_too),
         IN_ROOM(who_takes_too_much_memory_is_ended_and_told),
         IN_ROOM(where_memory_ends_the_first_process_is_the_last),
