@@ -20,7 +20,7 @@ enum {
     GRACE_MS = 1000,       /* From TERM to KILL. */
     CHECK_MS = 5,          /* Between looks for the end of a killed tree. */
     AGAIN_MS = 150,        /* When init is asked to kill it once more. */
-    DEAD_MS = 1000,        /* When we stop looking. */
+    DEAD_MS = 900,         /* When we stop looking: all in all in 2 s. */
 };
 
 static loop_fn on_timer;

@@ -38,9 +38,9 @@ struct running {
     void *arg;
     struct running_stream streams[RUNNING_STREAMS];
     int64_t output; /* Bytes of both. */
-    int reply;     /* -1: nothing more of it is waited for. */
-    bool told;     /* How it ended, or that it is not known. */
-    bool recorded; /* The end is; by local->lock. */
+    int reply;      /* -1: nothing more of it is waited for. */
+    bool told;      /* How it ended, or that it is not known. */
+    bool recorded;  /* The end is; by local->lock. */
     struct loop_source *reply_source;
     int cancel; /* Of the command's token. */
     struct loop_source *cancel_source;

@@ -421,6 +421,38 @@ static void who_computes_has_its_share(void **state)
     bench_run_done(&run);
 }
 
+/* Whether a process that is named so has used no time for a while, as the host
+ * sees it. */
+static bool is_idle(void)
+{
+    return system("p=$(pgrep -f '[n]othing4242') && "
+                  "a=$(cut -d' ' -f14,15 /proc/$p/stat) && sleep 0.4 && "
+                  "[ \"$a\" = \"$(cut -d' ' -f14,15 /proc/$p/stat)\" ]") == 0;
+}
+
+static void who_is_paused_computes_nothing(void **state)
+{
+    struct room *room = *state;
+    struct limits limits = {.deadline_ms = clock_deadline(SETTLE_MS),
+                            .cancel = &room->bench.never};
+    struct err err = ERR_INIT;
+
+    assert_int_equal(bench_sh(&room->bench, &room->hog,
+                              "perl -e '1 while 1; # nothing4242' "
+                              ">/dev/null 2>&1 &",
+                              ""),
+                     0);
+    assert_false(is_idle());
+    assert_int_equal(
+        provider_pause(room->bench.provider, &room->hog.sandbox, &limits, &err),
+        0);
+    assert_true(is_idle());
+    assert_int_equal(provider_resume(room->bench.provider, &room->hog.sandbox,
+                                     &limits, &err),
+                     0);
+    assert_false(is_idle());
+}
+
 #define IN_ROOM(test)                                                          \
     cmocka_unit_test_setup_teardown(test, open_room, close_room)
 
@@ -440,6 +472,7 @@ int main(void)
         IN_ROOM(who_forks_on_and_on_is_ended_and_told),
         IN_ROOM(the_others_answer_beside_each_hog),
         IN_ROOM(who_computes_has_its_share),
+        IN_ROOM(who_is_paused_computes_nothing),
     };
 
     (void)umask(077);
