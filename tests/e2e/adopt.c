@@ -30,6 +30,13 @@ static struct child begin(const char *script)
     return child;
 }
 
+/* The session's command n says so. */
+static void await_begun(int n)
+{
+    eventually(access(in("execs/%d/output", n), F_OK) == 0);
+    eventually_text(in("execs/%d/output", n), "begun\n");
+}
+
 static void die(struct child *child)
 {
     assert_int_equal(kill(mnt.pid, SIGKILL), 0);
@@ -83,7 +90,7 @@ static void one_that_ended_meanwhile_is_known(void **state)
 
     (void)state;
     child = begin("echo begun; sleep 0.4; echo over; echo err >&2; exit 5\n");
-    eventually_text(in("execs/1/output"), "begun\n");
+    await_begun(1);
     die(&child);
     nap(800);
     mnt_start();
@@ -181,7 +188,7 @@ static void an_adopted_one_can_be_signalled_and_cancelled(void **state)
     (void)state;
     child = begin("trap 'echo usr; exit 9' USR1; echo begun; "
                   "while :; do :; done\n");
-    eventually_text(in("execs/1/output"), "begun\n");
+    await_begun(1);
     die(&child);
     mnt_start();
     expect_text(in("execs/1/status"), "running\n");
@@ -197,7 +204,7 @@ static void the_time_runs_from_the_first_start(void **state)
     expect_shell("echo '{\"command\":\"echo begun; sleep 1235.5\","
                  "\"background\":true,\"timeout_ms\":1500}' > exec.json",
                  "");
-    eventually_text(in("execs/1/output"), "begun\n");
+    await_begun(1);
     die(NULL);
     mnt_start();
     expect_text(in("execs/1/status"), "running\n");
@@ -270,7 +277,7 @@ static void without_its_keeper_it_is_lost(void **state)
 
     (void)state;
     child = begin("echo begun; sleep 1237.5\n");
-    eventually_text(in("execs/1/output"), "begun\n");
+    await_begun(1);
     die(&child);
     kill_keeper();
     mnt_start();
@@ -347,10 +354,10 @@ static void a_clean_end_that_keeps_leaves_commands(void **state)
     expect_shell("echo '{\"command\":\"echo begun; sleep 0.5; echo over; "
                  "exit 8\",\"background\":true}' > exec.json",
                  "");
-    eventually_text(in("execs/1/output"), "begun\n");
+    await_begun(1);
     child = begin("echo begun; until [ -e go ]; do sleep 0.02; done; "
                   "echo over; exit 9\n");
-    eventually_text(in("execs/2/output"), "begun\n");
+    await_begun(2);
     /* One that has not begun is told to end. */
     expect_shell("echo '{\"command\":\"echo never\"}' > exec.json & sleep 0.2",
                  "");
@@ -377,7 +384,7 @@ static void the_end_is_when_it_ended(void **state)
     expect_shell("echo '{\"command\":\"echo begun; sleep 0.3\","
                  "\"background\":true}' > exec.json",
                  "");
-    eventually_text(in("execs/1/output"), "begun\n");
+    await_begun(1);
     die(NULL);
     nap(1500);
     mnt_start();
