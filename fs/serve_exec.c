@@ -23,7 +23,7 @@ static void wake(struct exec_watch *watch)
 static int waker_init(struct waker *waker, struct err *err)
 {
     waker->watch.wake = wake;
-    waker->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    waker->fd = eventfd(0, EFD_CLOEXEC);
     return waker->fd < 0 ? err_errno(err, "eventfd") : 0;
 }
 
@@ -49,13 +49,13 @@ static int await(struct conn *conn, const struct waker *waker, struct err *err)
     return err_set(err, ECANCELED, "nobody waits any more");
 }
 
-/* Ends a watch that may be waking just now. */
+/* Ends a watch. One that wakes has written when it is read. */
 static void waker_done(struct waker *waker, struct exec *exec, bool on)
 {
-    if (on && !exec_unwatch(exec, &waker->watch)) {
-        struct pollfd fd = {.fd = waker->fd, .events = POLLIN};
+    uint64_t count;
 
-        while (poll(&fd, 1, -1) < 0) {
+    if (on && !exec_unwatch(exec, &waker->watch)) {
+        while (read(waker->fd, &count, sizeof(count)) < 0 && errno == EINTR) {
         }
     }
     (void)close(waker->fd);
