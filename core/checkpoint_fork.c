@@ -155,7 +155,11 @@ static int take_present(struct session *session, const struct caller *caller,
     const struct checkpoint_why why = {.cause = CHECKPOINT_FORK,
                                        .caller = caller};
 
-    return checkpoint_add(session, &why, out, err);
+    int rc = checkpoint_add(session, &why, out, err);
+
+    return rc == 0 && !out->key
+               ? err_set(err, EOPNOTSUPP, "the sandbox keeps no checkpoints")
+               : rc;
 }
 
 static int find_start(struct session *session, const struct job *job,

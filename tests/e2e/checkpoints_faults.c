@@ -35,6 +35,22 @@ static void a_command_whose_checkpoint_fails_has_failed(void **state)
     expect_shell("cat execs/3/changes changes/2\n", "A\tg\nM\tf\n");
 }
 
+/* As with a workspace that is a plain directory. */
+static void a_sandbox_that_keeps_none_runs_commands_all_the_same(void **state)
+{
+    (void)state;
+    mnt_fault(mnt.id, "checkpoint", "errno EOPNOTSUPP");
+    put_ok(in("workspace/g"), "one\n");
+    put_ok(in("exec"), "write f one");
+    expect_text(in("execs/1/status"), "exited\n");
+    expect_errno(mkdir(in("checkpoints/it"), 0755), EOPNOTSUPP);
+    assert_int_equal(put(in("fork"), "child").write, EOPNOTSUPP);
+    expect_errno(access(at("sessions/child"), F_OK), ENOENT);
+    expect_shell("ls checkpoints; cat checkpoints.log execs/1/changes\n", "");
+    expect_shell("grep -c checkpoint execs/1/result.json error\n",
+                 "execs/1/result.json:0\nerror:2\n");
+}
+
 static void what_could_not_be_gathered_is_told_and_tried_again(void **state)
 {
     (void)state;
@@ -240,6 +256,7 @@ static void a_crash_at_each_point_leaves_what_is_true(void **state)
 
 static const struct CMUnitTest tests[] = {
     e2e_test(a_command_whose_checkpoint_fails_has_failed),
+    e2e_test(a_sandbox_that_keeps_none_runs_commands_all_the_same),
     e2e_test(what_could_not_be_gathered_is_told_and_tried_again),
     e2e_test(nothing_is_restored_or_named_while_a_command_runs),
     e2e_test(a_fork_and_a_drop_of_a_checkpoint_wait_for_no_command),
