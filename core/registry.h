@@ -62,7 +62,9 @@ struct registry_config {
     bool trust_config;     /* Whoever writes configs is the operator. */
     uid_t uid;             /* Whose files the sandboxes' are shown as: the */
     gid_t gid;             /* mounting user's, and this group's. */
-    bool raw_links;        /* As in struct ws_view. */
+    bool raw_links;        /* As in struct ws_view, */
+    uint64_t cache_bytes;  /* like these. */
+    uint64_t stage_bytes;
     enum registry_end on_unmount;
     unsigned leave_s;     /* How long sandboxes live without us, seconds. */
     int64_t wait_ms;      /* For a holder of the state that is unmounting. */

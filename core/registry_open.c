@@ -134,6 +134,8 @@ static struct registry *alloc(const struct registry_config *config,
         .uid = config->uid,
         .gid = config->gid,
         .raw_links = config->raw_links,
+        .cache_bytes = config->cache_bytes,
+        .stage_bytes = config->stage_bytes,
     };
     return registry;
 }

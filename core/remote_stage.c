@@ -350,7 +350,7 @@ static int check_room(struct remote_stage *stage, size_t size, struct err *err)
     return room ? 0
                 : err_set(err, ENOSPC,
                           "more than %llu MiB would be written and not sent "
-                          "(-o stage_size)",
+                          "(-o unsent_size)",
                           (unsigned long long)(r->view.stage_bytes >> 20));
 }
 

@@ -2,6 +2,7 @@
 #include "core/remote_stage.h"
 
 #include "core/cleanup.h"
+#include "core/workers.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -11,6 +12,7 @@
 
 enum {
     KEEP_MS = 1000, /* How long an answer of the engine holds. */
+    AHEAD_THREADS = 8,
 };
 
 /* Of one tree, where nobody says otherwise. */
@@ -40,16 +42,25 @@ static void free_copies(struct remote *r)
     free((void *)(uintptr_t)r->sandbox.config);
 }
 
+/* What may be there of a tree that was not made whole, too. */
+static void free_parts(struct remote *r)
+{
+    workers_free(r->ahead);
+    remote_nodes_done(r);
+    remote_cache_free(r->cache);
+    remote_data_free(r->data);
+    free_copies(r);
+}
+
 static void remote_free(struct workspace *ws)
 {
     struct remote *r = remote_of(ws);
 
-    remote_nodes_done(r);
-    remote_cache_free(r->cache);
-    remote_data_free(r->data);
+    cancel_fire(&r->end);
+    free_parts(r);
+    cancel_done(&r->end);
     cond_done(&r->turn);
     ws_done(ws);
-    free_copies(r);
     free(r);
 }
 
@@ -402,11 +413,23 @@ static int copy_sandbox(struct remote *r, const struct sandbox *sandbox)
     return instance_copy(&r->instance, sandbox->instance);
 }
 
+static int make_parts(struct remote *r, const struct sandbox *sandbox)
+{
+    r->cache = remote_cache_new(KEEP_MS);
+    r->data = remote_data_new(sandbox->dir, r->view.cache_bytes, KEEP_MS);
+    r->ahead = workers_new(AHEAD_THREADS);
+    return !r->cache || !r->data || !r->ahead || copy_sandbox(r, sandbox) < 0 ||
+                   remote_nodes_init(r) < 0
+               ? -ENOMEM
+               : 0;
+}
+
 int ws_new_remote(struct provider *provider, const struct sandbox *sandbox,
                   const struct ws_view *view, struct workspace **out,
                   struct err *err)
 {
     struct remote *r = calloc(1, sizeof(*r));
+    int rc;
 
     if (!r) {
         return err_set(err, ENOMEM, "out of memory");
@@ -424,15 +447,16 @@ int ws_new_remote(struct provider *provider, const struct sandbox *sandbox,
         r->view.stage_bytes = STAGE_BYTES;
     }
     r->walk.at_ms = INT64_MIN / 2;
-    r->cache = remote_cache_new(KEEP_MS);
-    r->data = remote_data_new(sandbox->dir, r->view.cache_bytes, KEEP_MS);
-    if (!r->cache || !r->data || copy_sandbox(r, sandbox) < 0 ||
-        remote_nodes_init(r) < 0) {
-        remote_cache_free(r->cache);
-        remote_data_free(r->data);
-        free_copies(r);
+    r->small_ms = INT64_MIN / 2;
+    rc = cancel_init(&r->end, err);
+    if (rc == 0 && make_parts(r, sandbox) < 0) {
+        cancel_done(&r->end);
+        rc = err_set(err, ENOMEM, "out of memory");
+    }
+    if (rc < 0) {
+        free_parts(r);
         free(r);
-        return err_set(err, ENOMEM, "out of memory");
+        return rc;
     }
     cond_init(&r->turn);
     ws_init(&r->base, &remote_ops, &r->root.base);

@@ -56,6 +56,8 @@ struct remote {
     struct remote_node root;
     struct remote_cache *cache;
     struct remote_data *data;
+    struct workers *ahead; /* Fetch what is not asked for yet; freed first. */
+    struct cancel end;     /* Of what they do. */
 
     /* By base.lock. */
     struct list loads;   /* Of directories that are being told. */
@@ -70,7 +72,10 @@ struct remote {
     struct remote_node **buckets;
     size_t n_buckets; /* A power of two. */
     size_t n_nodes;
-    bool appending;   /* Somebody finds the end of a file and writes there. */
+    bool appending; /* Somebody finds the end of a file and writes there. */
+    char small_dir[REMOTE_PATH_SIZE]; /* Where a small file was missing last, */
+    int64_t small_ms;                 /* and when. */
+    char small_mark[REMOTE_PATH_SIZE]; /* Is to be read before more follows. */
     struct cond turn; /* Something that somebody may wait for has ended. */
 };
 
@@ -174,6 +179,16 @@ MUST_USE ssize_t remote_content(struct remote *r,
                                 const struct remote_range *range, void *out,
                                 size_t size, uint64_t offset,
                                 const struct limits *limits, struct err *err);
+
+/**
+ * Fetches the small files that follow one, where it looks as if they were read
+ * next. Waits for nothing.
+ *
+ * @param r       the tree
+ * @param path    of a small file that is about to be read
+ * @param missing it is not kept here
+ */
+void remote_read_ahead(struct remote *r, const char *path, bool missing);
 
 /** The same from the engine alone, kept nowhere. */
 MUST_USE ssize_t remote_read_at(struct remote *r, const char *path, void *out,

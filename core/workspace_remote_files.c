@@ -164,6 +164,11 @@ static ssize_t read_theirs(struct ws_file *file, void *out, size_t size,
     if (rc == 0) {
         rc = remote_attr(r, path.text, &ctx->limits, &attr, err);
     }
+    if (rc == 0 && !offset && attr.st_size <= REMOTE_CHUNK) {
+        remote_read_ahead(
+            r, path.text,
+            remote_data_read(r->data, path.text, &attr, 0, 0, out, 0) < 0);
+    }
     return rc < 0 ? rc
                   : remote_content(r, &range, out, size, (uint64_t)offset,
                                    &ctx->limits, err);

@@ -38,6 +38,8 @@ struct options {
     unsigned unmount_timeout; /* Seconds. */
     unsigned events_keep;
     unsigned execs_keep;
+    unsigned cache_mib;
+    unsigned stage_mib;
     char profiles[PATH_MAX]; /* Absolute; empty: none, like these. */
     char base[PATH_MAX];
     unsigned trust; /* enum options_trust */

@@ -79,6 +79,12 @@ const struct option_row option_rows[] = {
            "how many events of each session stay at least (default: 10000)"),
     NUMBER("execs_keep", "N", execs_keep, 1, 1000000, "1000",
            "how many commands of each session stay (default: 1000)"),
+    NUMBER("cache_size", "MIB", cache_mib, 1, 1048576, "256",
+           "how much content of each workspace on another machine is kept on "
+           "this disk (default: 256)"),
+    NUMBER("unsent_size", "MIB", stage_mib, 1, 1048576, "4096",
+           "how much may be written to each such workspace and not be sent "
+           "yet, as long as its files are open (default: 4096)"),
     WORD("log", "auto|stderr|syslog|journal", log, log_words, "auto",
          "where failures are told (default: auto, stderr in the foreground, "
          "else the journal or, without one, syslog)"),

@@ -1,6 +1,8 @@
 /* How often a remote tree asks its engine. */
 #include "tests/unit/remote_fixture.h"
 
+#include "core/clock.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -95,6 +97,24 @@ static void a_walk_is_one_call_where_the_engine_tells_trees(void **state)
     assert_true(remote_fixture_calls(fx) - before <= 5);
 }
 
+static void small_files_are_fetched_side_by_side(void **state)
+{
+    struct fixture *fx = *state;
+    int64_t start;
+    char path[32];
+
+    fill(fx, "d", FILES);
+    look(fx, "d", FILES);
+    remote_fixture_fault(fx, "get", "delay 20");
+    start = clock_ms();
+    for (unsigned i = 0; i < FILES; i++) {
+        (void)snprintf(path, sizeof(path), "d/f%u", i);
+        fixture_expect(fx, path, "text");
+    }
+    /* One after another it would be two seconds. */
+    assert_true(clock_ms() - start < FILES * 20 / 2);
+}
+
 static void a_change_is_seen_at_once_after_it_is_told(void **state)
 {
     struct fixture *fx = *state;
@@ -116,6 +136,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         ONE(a_listing_answers_for_its_files),
         ONE(a_walk_is_one_call_where_the_engine_tells_trees),
+        ONE(small_files_are_fetched_side_by_side),
         ONE(a_change_is_seen_at_once_after_it_is_told),
     };
 
