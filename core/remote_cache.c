@@ -7,6 +7,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum {
     BUCKETS = 4096, /* A power of two. */
@@ -335,28 +336,35 @@ void remote_cache_learn(struct remote_cache *cache,
     mutex_unlock(&cache->lock);
 }
 
-/* The attributes of a directory are no longer as they were told. */
-static void age(struct remote_cache *cache, const char *path)
+/* A directory's attributes are no longer as they were told. Where files alone
+ * came or went it is the time, and that is now, nearly. */
+static void age(struct remote_cache *cache, const char *path, bool file)
 {
     const struct split at = split(path);
     const struct known_dir *dir = find_dir(cache, at.dir, at.dir_len);
     struct known *known = dir ? find_name(cache, dir, at.name) : NULL;
 
-    if (known) {
+    if (known && file) {
+        (void)clock_gettime(CLOCK_REALTIME, &known->attr.st_mtim);
+        known->attr.st_ctim = known->attr.st_mtim;
+    } else if (known) {
         known->until_ms = 0;
     }
 }
 
-/* Notes a change in a directory; NULL without memory. */
+/* Notes a change of a name; NULL without memory. */
 static struct known_dir *change(struct remote_cache *cache,
-                                const struct split *at)
+                                const struct split *at, bool file)
 {
     struct known_dir *dir = make_dir(cache, at->dir, at->dir_len);
+    const struct known *known = dir ? find_name(cache, dir, at->name) : NULL;
 
+    file = file || (known && known->is == REMOTE_THERE &&
+                    !S_ISDIR(known->attr.st_mode));
     cache->stamp++;
     if (dir) {
         dir->changed = cache->stamp;
-        age(cache, dir->path);
+        age(cache, dir->path, file);
     } else {
         cache->floor = cache->stamp;
     }
@@ -368,9 +376,15 @@ void remote_cache_set(struct remote_cache *cache, const char *path,
 {
     const struct split at = split(path);
     struct known_dir *dir;
+    const struct known *known;
+    bool file = attr && !S_ISDIR(attr->st_mode);
 
     mutex_lock(&cache->lock);
-    dir = change(cache, &at);
+    dir = find_dir(cache, at.dir, at.dir_len);
+    known = dir ? find_name(cache, dir, at.name) : NULL;
+    /* What was forgotten just now has made its directory older already. */
+    file = file || (!attr && known && known->is == REMOTE_UNKNOWN);
+    dir = change(cache, &at, file);
     if (dir) {
         put(cache, dir, at.name, attr, clock_ms() + cache->keep_ms);
     }
@@ -400,7 +414,7 @@ void remote_cache_forget(struct remote_cache *cache, const char *path)
     struct known *known;
 
     mutex_lock(&cache->lock);
-    dir = change(cache, &at);
+    dir = change(cache, &at, false);
     forget_below(cache, path);
     if (dir) {
         put(cache, dir, at.name, NULL, 0);

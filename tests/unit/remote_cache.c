@@ -131,13 +131,17 @@ static void a_change_within_a_listing_keeps_the_rest(void **state)
 {
     struct remote_cache *cache = remote_cache_new(LONG_MS);
     struct remote_moment moment = remote_cache_moment(cache);
+    struct stat attr;
     unsigned n;
 
     (void)state;
     list_two(cache, &moment, "");
     remote_cache_set(cache, "a", NULL);
     remote_cache_set(cache, "c", &a_file);
-    remote_cache_set(cache, "b/x", &a_file); /* b's attributes are older. */
+    remote_cache_set(cache, "b/x", &a_file); /* b has a new time, */
+    assert_int_equal(remote_cache_find(cache, "b", &attr), REMOTE_THERE);
+    assert_true(attr.st_mtim.tv_sec > 0);
+    remote_cache_set(cache, "b/d", &a_dir); /* and then more is new. */
     assert_int_equal(find(cache, "b"), REMOTE_UNKNOWN);
     assert_int_equal(count(cache, "", &n), 1);
     assert_int_equal(n, 2); /* b and c */

@@ -97,6 +97,27 @@ static void a_walk_is_one_call_where_the_engine_tells_trees(void **state)
     assert_true(remote_fixture_calls(fx) - before <= 5);
 }
 
+static void removing_is_one_call_a_file(void **state)
+{
+    struct fixture *fx = *state;
+    struct ws_node *dir;
+    struct stat attr;
+    char name[32];
+    uint64_t before;
+
+    fill(fx, "d", FILES);
+    look(fx, "d", FILES);
+    dir = fixture_at(fx, "d");
+    before = remote_fixture_calls(fx);
+    for (unsigned i = 0; i < FILES; i++) {
+        (void)snprintf(name, sizeof(name), "f%u", i);
+        assert_int_equal(ws_unlink(dir, name, &fx->ctx, &fx->err), 0);
+        assert_int_equal(ws_getattr(dir, NULL, &fx->ctx, &attr, &fx->err), 0);
+    }
+    assert_int_equal(remote_fixture_calls(fx) - before, FILES);
+    ws_node_unref(dir);
+}
+
 static void small_files_are_fetched_side_by_side(void **state)
 {
     struct fixture *fx = *state;
@@ -136,6 +157,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         ONE(a_listing_answers_for_its_files),
         ONE(a_walk_is_one_call_where_the_engine_tells_trees),
+        ONE(removing_is_one_call_a_file),
         ONE(small_files_are_fetched_side_by_side),
         ONE(a_change_is_seen_at_once_after_it_is_told),
     };
