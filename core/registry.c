@@ -170,11 +170,7 @@ int registry_find(struct registry *registry, const char *id,
 
 struct session *session_ref(struct session *session)
 {
-    struct registry *registry = session->registry;
-
-    mutex_lock(&registry->lock);
-    session->refs++;
-    mutex_unlock(&registry->lock);
+    (void)atomic_fetch_add(&session->refs, 1);
     return session;
 }
 
@@ -199,12 +195,25 @@ static void reap(void *arg)
     }
 }
 
+/* Gives back a reference that is not the last: no lock is needed for it. */
+static bool unref_one_of_many(struct session *session)
+{
+    unsigned refs = atomic_load(&session->refs);
+
+    while (refs > 1) {
+        if (atomic_compare_exchange_weak(&session->refs, &refs, refs - 1)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 void session_unref(struct session *session)
 {
     struct registry *registry;
     bool post;
 
-    if (!session) {
+    if (!session || unref_one_of_many(session)) {
         return;
     }
     registry = session->registry;

@@ -77,7 +77,7 @@ struct checkpoint;
 struct session {
     struct registry *registry;
     struct list link; /* Of a bucket: by registry->lock, */
-    unsigned refs;    /* like these. */
+    atomic_uint refs; /* like these; but those over one need no lock. */
     bool reap_posted;
     uint64_t number;
     int64_t created_us;

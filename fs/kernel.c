@@ -67,12 +67,13 @@ int kernel_features_parse(const char *text, unsigned *out, struct err *err)
     return 0;
 }
 
-struct kernel *kernel_new(unsigned without)
+struct kernel *kernel_new(unsigned without, bool shared)
 {
     struct kernel *kernel = calloc(1, sizeof(*kernel));
 
     if (kernel) {
         kernel->without = without;
+        kernel->shared = shared;
         atomic_init(&kernel->fd, -1);
         mutex_init(&kernel->lock);
         cond_init(&kernel->change);

@@ -45,9 +45,12 @@ const char *kernel_feature_name(enum kernel_feature feature);
 MUST_USE int kernel_features_parse(const char *text, unsigned *out,
                                    struct err *err);
 
-/** @param without a bit for each feature that is not to be used
- *  @return what is not negotiated yet, or NULL without memory */
-struct kernel *kernel_new(unsigned without);
+/**
+ * @param without a bit for each feature that is not to be used
+ * @param shared  others than root may write to the mount
+ * @return what is not negotiated yet, or NULL without memory
+ */
+struct kernel *kernel_new(unsigned without, bool shared);
 /** @param kernel freed; NULL is fine */
 void kernel_free(struct kernel *kernel);
 

@@ -40,18 +40,29 @@ static unsigned long long make_word(uint32_t id, uint32_t opens)
     return (unsigned long long)id << 32 | opens;
 }
 
+static int ask_id(const struct kernel *kernel, int fd)
+{
+    const struct wire_backing map = {.fd = fd};
+    int id = ioctl(kernel->fd, WIRE_BACKING_OPEN, &map);
+
+    return id < 0 ? -errno : id;
+}
+
 /*
  * Has the kernel open the file, with the rights that this thread has now. It
  * writes with them later on; without CAP_FSETID, a write takes set-id bits
- * away, also where they were set after the file was opened.
+ * away, also where they were set after the file was opened. What root writes
+ * leaves them.
  */
 static int open_backing(const struct kernel *kernel, int fd)
 {
     struct __user_cap_header_struct head = {_LINUX_CAPABILITY_VERSION_3, 0};
     struct __user_cap_data_struct caps[2], less[2];
-    const struct wire_backing map = {.fd = fd};
-    int id, code;
+    int id;
 
+    if (!kernel->shared) {
+        return ask_id(kernel, fd);
+    }
     if (syscall(SYS_capget, &head, caps) < 0) {
         return -errno;
     }
@@ -60,12 +71,11 @@ static int open_backing(const struct kernel *kernel, int fd)
     if (syscall(SYS_capset, &head, less) < 0) {
         return -errno;
     }
-    id = ioctl(kernel->fd, WIRE_BACKING_OPEN, &map);
-    code = errno;
+    id = ask_id(kernel, fd);
     if (syscall(SYS_capset, &head, caps) < 0) {
         log_error("cannot take a capability back: %s", strerror(errno));
     }
-    return id < 0 ? -code : id;
+    return id;
 }
 
 /* The same by an fd that may be an O_PATH one: Linux takes them since 6.13. */

@@ -11,6 +11,7 @@
 
 struct kernel {
     unsigned without; /* A bit for each feature. */
+    bool shared;      /* Others than root may write. */
 
     /* Written in INIT, before other requests come. */
     unsigned major;

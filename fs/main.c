@@ -215,7 +215,8 @@ static int new_parts(struct fs *fs, const struct options *options,
 {
     const struct inode_key root = {.part = &control_part, .row = &node_root};
 
-    fs->kernel = kernel_new(options->features);
+    fs->kernel =
+        kernel_new(options->features, options->allow_other || fs->uid != 0);
     fs->pollers = pollers_new();
     fs->held = held_new();
     fs->inodes = fs->kernel ? inode_table_new(&root, fs->kernel) : NULL;

@@ -153,7 +153,7 @@ struct wcall *wcall_new(fuse_req_t req, const struct wcall_kind *kind,
                         struct inode *inode)
 {
     const struct fuse_ctx *ctx = fuse_req_ctx(req);
-    struct wcall *call = calloc(1, sizeof(*call));
+    struct wcall *call = wcall_memory();
 
     if (!call) {
         const struct reply_about about = {.op = kind->name};
@@ -177,22 +177,27 @@ struct wcall *wcall_new(fuse_req_t req, const struct wcall_kind *kind,
     return call;
 }
 
-static void copy_string(struct wcall *call, const char *from, char **out)
+static void copy_string(struct wcall *call, const char *from, char *room,
+                        char **out)
 {
-    *out = strdup(from);
-    if (!*out) {
+    size_t len = strlen(from);
+
+    *out = len <= NAME_MAX ? room : malloc(len + 1);
+    if (*out) {
+        memcpy(*out, from, len + 1);
+    } else {
         call->rc = -ENOMEM;
     }
 }
 
 void wcall_name(struct wcall *call, const char *name)
 {
-    copy_string(call, name, &call->name);
+    copy_string(call, name, call->name_room, &call->name);
 }
 
 void wcall_text(struct wcall *call, const char *text)
 {
-    copy_string(call, text, &call->text);
+    copy_string(call, text, call->text_room, &call->text);
 }
 
 void wcall_open(struct wcall *call, const struct fuse_file_info *fi)
@@ -255,9 +260,13 @@ static void call_unref(struct wcall *call)
     }
     wopen_unref(call->open);
     wopen_unref(call->open_out);
-    free(call->name);
-    free(call->text);
-    free(call);
+    if (call->name != call->name_room) {
+        free(call->name);
+    }
+    if (call->text != call->text_room) {
+        free(call->text);
+    }
+    wcall_forget(call);
 }
 
 /* Gives back what the call holds for its run, and what nobody took. */

@@ -14,6 +14,7 @@
 #include "fs/inode.h"
 #include "fs/park.h"
 
+#include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/statvfs.h>
@@ -58,7 +59,7 @@ struct wcall {
     struct ws_ctx ctx;
 
     /* What is asked; as in fuse_lowlevel_ops. */
-    char *name;       /* Owned, like text. */
+    char *name;       /* In its room, or owned; like text. */
     char *text;       /* The new name, or a link's target. */
     const void *data; /* Of the request; owned once it is parked. */
     size_t size;
@@ -102,7 +103,17 @@ struct wcall {
     struct cancel cancel;
     int rc; /* Of entering. */
     struct err err;
+
+    /* Last, since they are not cleared: most names fit. */
+    char name_room[NAME_MAX + 1];
+    char text_room[NAME_MAX + 1];
 };
+
+/** @return memory for a call, all zero but its rooms; NULL: there is none.
+ *  Each thread keeps one at hand */
+struct wcall *wcall_memory(void);
+/** @param call given back */
+void wcall_forget(struct wcall *call);
 
 /**
  * Makes a call.

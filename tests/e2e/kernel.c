@@ -5,6 +5,7 @@
 #include "tests/e2e/tools.h"
 
 #include <stdlib.h>
+#include <sys/resource.h>
 
 /* What a command changes is seen by whoever holds the file, however. */
 #define HELD                                                                   \
@@ -167,10 +168,47 @@ static void what_is_not_to_be_used_is_not(void **state)
     mnt_start();
 }
 
+/* More files than there can be descriptors. It is the last test: the limit
+ * stays. */
+static void known_files_cost_no_descriptors(void **state)
+{
+    static const char walk[] =
+        "n=${FILES:-3000}; B=$(mktemp -d /dev/shm/sessionfs-e2e.XXXXXX)\n"
+        "trap 'rm -rf $B' EXIT; chmod 755 $B; python3 - <<END\n"
+        "import os\n"
+        "for i in range($n):\n"
+        "    if i % 1000 == 0: d = '$B/%d/' % i; os.mkdir(d)\n"
+        "    open(d + str(i), 'w').write(str(i))\n"
+        "END\n"
+        "printf '{\"provider\": \"local\", \"auto_start\": false, "
+        "\"provider_config\": {\"base\": \"%s\"}}' $B > config.json\n"
+        "echo running > status; cd workspace\n"
+        "test $(find . -type f -size -9c | wc -l) = $n && echo found\n"
+        "test $(find . -name '*7' -type f -print0 | xargs -0 cat | wc -c) = "
+        "$(seq 7 10 $((n - 1)) | tr -d '\\n' | wc -c) && echo read\n"
+        "test $(ls -lR . | grep -c ^-) = $n && echo listed\n"
+        "awk '/^process_open_fds/ {fds = $2} /^process_max_fds/ {print fds < "
+        "$2 / 2}' ../../../stats; cd ..; echo absent > status\n";
+    const struct rlimit few = {1024, 1024};
+    struct buf out = BUF_INIT(TOOLS_TEXT_MAX);
+
+    (void)state;
+    mnt_stop();
+    if (!getenv("FILES")) {
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+    }
+    mnt.options = ",trust=config";
+    mnt_start();
+    assert_int_equal(shell(walk, 1000 * (MNT_TEST_SECONDS - 10), &out), 0);
+    assert_string_equal(buf_str(&out), "found\nread\nlisted\n1\n");
+    buf_done(&out);
+}
+
 static const struct CMUnitTest tests[] = {
     e2e_test(nothing_shows),
     e2e_test(set_id_bits_go_as_everywhere),
     e2e_test(what_is_not_to_be_used_is_not),
+    e2e_test(known_files_cost_no_descriptors),
 };
 
 E2E_MAIN(tests)
