@@ -13,7 +13,6 @@
 
 #define HEAD     "head"
 #define HEAD_NEW "head.new"
-#define KEYS     "keys"
 
 enum {
     LINK_SIZE = 96,
@@ -28,7 +27,7 @@ static struct place place_of(uint64_t key)
 {
     struct place place;
 
-    (void)snprintf(place.name, sizeof(place.name), KEYS "/%" PRIu64, key);
+    (void)snprintf(place.name, sizeof(place.name), HEAD_KEYS "/%" PRIu64, key);
     return place;
 }
 
@@ -112,7 +111,7 @@ int head_add_key(int dir, uint64_t key, uint64_t layer, struct err *err)
     if (symlinkat(text, dir, place.name) == 0) {
         return 0;
     }
-    if (errno == ENOENT && mkdirat(dir, KEYS, 0700) == 0 &&
+    if (errno == ENOENT && mkdirat(dir, HEAD_KEYS, 0700) == 0 &&
         symlinkat(text, dir, place.name) == 0) {
         return 0;
     }
@@ -131,7 +130,8 @@ int head_drop_key(int dir, uint64_t key, struct err *err)
 int head_each_key(int dir, int (*fn)(void *arg, uint64_t key, uint64_t layer),
                   void *arg, struct err *err)
 {
-    int fd = openat(dir, KEYS, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    int fd =
+        openat(dir, HEAD_KEYS, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     DIR *keys = fd < 0 ? NULL : fdopendir(fd);
     const struct dirent *entry;
     int rc = 0;
@@ -156,7 +156,7 @@ int head_each_key(int dir, int (*fn)(void *arg, uint64_t key, uint64_t layer),
 int head_sync(int dir, struct err *err)
 {
     AUTO_FD int keys =
-        openat(dir, KEYS, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        openat(dir, HEAD_KEYS, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     AUTO_FD int own = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
     return own < 0 || fsync(own) < 0 || (keys >= 0 && fsync(keys) < 0)

@@ -10,6 +10,8 @@
 
 #include <stdint.h>
 
+#define HEAD_KEYS "keys"
+
 enum {
     HEAD_NAME_SIZE = 32
 };

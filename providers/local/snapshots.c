@@ -3,6 +3,7 @@
 
 #include "core/cleanup.h"
 #include "providers/local/layers.h"
+#include "providers/local/seen.h"
 #include "providers/local/volume.h"
 #include "providers/local/volume_priv.h"
 
@@ -276,6 +277,7 @@ int snapshots_forget(struct snapshots *snapshots, const struct sandbox *sandbox,
         rc = head_read(dir, sandbox->number, &head, err);
     }
     if (rc == 0) {
+        seen_drop(dir);
         rc = head_drop(dir, err);
     }
     if (rc == 0) {

@@ -5,6 +5,7 @@
 #include "core/crash.h"
 #include "providers/local/copy.h"
 #include "providers/local/layers.h"
+#include "providers/local/seen.h"
 #include "providers/local/volume.h"
 #include "providers/local/volume_priv.h"
 
@@ -117,6 +118,7 @@ static int make(struct making *making)
         snapshots_free_state(
             snapshots,
             snapshots_take_state(snapshots, making->sandbox->number));
+        seen_write(making->dir, making->state);
         snapshots_keep_state(snapshots, TAKE_PTR(making->state));
     }
     snapshots_free_state(snapshots, making->state);

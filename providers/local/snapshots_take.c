@@ -7,6 +7,7 @@
 #include "providers/local/lay.h"
 #include "providers/local/layers.h"
 #include "providers/local/mapped.h"
+#include "providers/local/seen.h"
 #include "providers/local/squash.h"
 #include "providers/local/volume.h"
 #include "providers/local/volume_priv.h"
@@ -88,11 +89,27 @@ static int begin(struct taking *taking)
     return taking->merged < 0 ? taking->merged : open_upper(taking);
 }
 
+/* By an earlier daemon. */
+static void take_seen(struct taking *taking)
+{
+    struct snapshot_state *state = seen_read(taking->dir);
+
+    if (state && (state->number != taking->sandbox->number ||
+                  !layers_ref(taking->snapshots->layers, state->top))) {
+        state->top = 0;
+        snapshots_free_state(taking->snapshots, TAKE_PTR(state));
+    }
+    taking->old = state;
+}
+
 /* What was seen of another directory, before a restore, tells nothing. */
 static void take_old(struct taking *taking)
 {
     taking->old =
         snapshots_take_state(taking->snapshots, taking->sandbox->number);
+    if (!taking->old) {
+        take_seen(taking);
+    }
     if (taking->old && taking->old->upper != taking->head.upper) {
         snapshots_free_state(taking->snapshots, TAKE_PTR(taking->old));
     }
@@ -228,6 +245,7 @@ static void keep(struct taking *taking)
     if (layers_ref(snapshots->layers, taking->layer)) {
         state->top = taking->layer;
     }
+    seen_write(taking->dir, state);
     snapshots_keep_state(snapshots, state);
 }
 

@@ -328,9 +328,11 @@ static int begin_head(struct volumes *volumes, const struct sandbox *sandbox,
         return rc;
     }
     head_upper(out, name);
-    if (out->top && !volume_has(dir, name)) {
+    if ((out->top || volume_has(dir, HEAD_KEYS)) && !volume_has(dir, name)) {
         uint64_t top = out->top;
 
+        /* What was seen of the old one is not true of it. */
+        out->upper++;
         out->top = 0;
         rc = head_write(dir, out, err);
         if (rc == 0) {

@@ -60,6 +60,83 @@ static void a_restored_workspace_is_what_it_was(void **state)
     model_end(&model);
 }
 
+static void resume(struct model *model)
+{
+    struct err err = ERR_INIT;
+
+    model->bench->limits.deadline_ms = clock_deadline(20000);
+    assert_int_equal(provider_resume(model->bench->provider,
+                                     &model->box.sandbox, &model->bench->limits,
+                                     &err),
+                     0);
+}
+
+static void another_daemon_goes_on(void **state)
+{
+    struct model model;
+    struct snapshot_made made;
+
+    model_make(*state, &model);
+    model_change(&model, seed() * 9000, 40);
+    model_take(&model, 1);
+    bench_reopen(*state);
+    made = model_take_only(&model, 2, NULL);
+    assert_int_equal(made.changed, 0);
+    assert_int_equal(made.bytes, 0);
+    resume(&model);
+    assert_int_equal(bench_sh(*state, &model.box, "echo x >one", ""), 0);
+    made = model_take_only(&model, 3, NULL);
+    assert_int_equal(made.changed, 1);
+    model_check(&model, 1);
+    for (unsigned key = 4; key <= 10; key++) {
+        bench_reopen(*state);
+        resume(&model);
+        model_change(&model, seed() * 9000 + key, CHANGES);
+        model_take(&model, key);
+        model_check(&model, key);
+        if (key % 3 == 0) {
+            model_restore(&model, 1);
+        }
+    }
+    model_check(&model, 5);
+    model_end(&model);
+}
+
+/* What is made in place of a lost workspace has nothing of the old one. */
+static void a_lost_workspace_is_restored_or_replaced(void **state)
+{
+    struct bench *bench = *state;
+    struct model model;
+    struct err err = ERR_INIT;
+    char command[BENCH_PATH + 64];
+
+    model_make(bench, &model);
+    model_change(&model, seed() * 9500, 40);
+    model_take(&model, 1);
+    for (int turn = 0; turn < 2; turn++) {
+        provider_close(bench->provider);
+        (void)snprintf(command, sizeof(command), "rm -r %s/upper*",
+                       model.box.dir);
+        assert_int_equal(system(command), 0);
+        bench_open_again(bench);
+        assert_int_equal(bench_status(bench, &model.box), PROVIDER_LOST);
+        if (turn == 0) {
+            model_restore(&model, 1);
+            model_check_now(&model, 1);
+        }
+    }
+    bench->limits.deadline_ms = clock_deadline(20000);
+    assert_int_equal(provider_create(bench->provider, &model.box.sandbox,
+                                     &bench->limits, &err),
+                     0);
+    assert_int_equal(bench_sh(bench, &model.box, "ls -A", ""), 0);
+    model_take(&model, 2);
+    model_check(&model, 2);
+    model_restore(&model, 1);
+    model_check_now(&model, 1);
+    model_end(&model);
+}
+
 static void what_differs_is_told(void **state)
 {
     struct model model;
@@ -137,6 +214,8 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_checkpoint_is_what_the_workspace_was),
         cmocka_unit_test(a_restored_workspace_is_what_it_was),
+        cmocka_unit_test(another_daemon_goes_on),
+        cmocka_unit_test(a_lost_workspace_is_restored_or_replaced),
         cmocka_unit_test(what_differs_is_told),
         cmocka_unit_test(long_chains_show_the_same),
         cmocka_unit_test(a_fork_goes_its_own_way),
