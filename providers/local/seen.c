@@ -118,6 +118,8 @@ static bool write_file(int dir, const struct buf *buf)
         }
         done += n > 0 ? (size_t)n : 0;
     }
+    /* Some file systems write a file out that takes another one's place. */
+    (void)unlinkat(dir, SEEN, 0);
     return fd >= 0 && renameat(dir, SEEN_NEW, dir, SEEN) == 0;
 }
 

@@ -1,4 +1,5 @@
 /* Checkpoints of `local`: each is what the workspace was. */
+#include "tests/contract/local_snapshots.h"
 #include "core/clock.h"
 #include "core/provider_snapshots.h"
 #include "tests/cmocka.h"
@@ -137,6 +138,39 @@ static void a_lost_workspace_is_restored_or_replaced(void **state)
     model_end(&model);
 }
 
+/* A store to memory that is dirty already changes no time. */
+static void what_is_stored_in_memory_is_kept(void **state)
+{
+    static const char script[] =
+        "head -c 8192 /dev/zero >m; mkfifo go; python3 -c '\n"
+        "import mmap, os\n"
+        "f = open(\"m\", \"r+b\")\n"
+        "m = mmap.mmap(f.fileno(), 8192)\n"
+        "m[0] = 65\n"
+        "for i in range(4):\n"
+        "    open(\"go\").read()\n"
+        "    m[1 + i] = 66 + i\n"
+        "    open(\"done\", \"w\").close()\n"
+        "' >/dev/null 2>&1 &";
+    struct model model;
+
+    model_make(*state, &model);
+    assert_int_equal(bench_sh(*state, &model.box, script, ""), 0);
+    for (unsigned key = 1; key <= 4; key++) {
+        model_take(&model, 2 * key);
+        assert_int_equal(bench_sh(*state, &model.box,
+                                  "rm -f done; echo >go; while ! [ -e done ]; "
+                                  "do sleep 0.01; done",
+                                  ""),
+                         0);
+        model_take(&model, 2 * key + 1);
+    }
+    for (unsigned key = 2; key <= 9; key++) {
+        model_check(&model, key);
+    }
+    model_end(&model);
+}
+
 static void what_differs_is_told(void **state)
 {
     struct model model;
@@ -216,6 +250,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_restored_workspace_is_what_it_was),
         cmocka_unit_test(another_daemon_goes_on),
         cmocka_unit_test(a_lost_workspace_is_restored_or_replaced),
+        cmocka_unit_test(what_is_stored_in_memory_is_kept),
         cmocka_unit_test(what_differs_is_told),
         cmocka_unit_test(long_chains_show_the_same),
         cmocka_unit_test(a_fork_goes_its_own_way),
@@ -226,7 +261,8 @@ int main(int argc, char **argv)
     }
     bench_use("local");
     return cmocka_run_group_tests_name("snapshots", tests, bench_group_setup,
-                                       bench_group_teardown)
+                                       bench_group_teardown) +
+                   suite_snapshots_cost() + suite_snapshots_killed()
                ? 1
                : 0;
 }

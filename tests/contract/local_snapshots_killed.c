@@ -1,0 +1,232 @@
+/* Checkpoints of `local` when the daemon is killed: all is done, or nothing. */
+#include "core/clock.h"
+#include "tests/cmocka.h"
+#include "tests/contract/local_snapshots.h"
+#include "tests/contract/snapshots_model.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum {
+    NOW = 1000, /* The copy of what is now, as if of a key. */
+    KILLS = 24,
+    KILL_MOST_US = 12000,
+    CHANGES = 14
+};
+
+/* What another daemon begins, and is killed in. */
+struct deed {
+    struct model *model;
+    uint64_t take;    /* This key; or 0, then */
+    uint64_t restore; /* this one. */
+    const char *point;
+};
+
+static void copy_now(struct model *model)
+{
+    char command[4 * BENCH_PATH];
+    char root[BENCH_PATH];
+    int fd = model_root(model, root);
+
+    (void)snprintf(command, sizeof(command),
+                   "rm -rf %s/%d && mkdir %s/%d && "
+                   "cp -a /proc/%d/fd/%d/. %s/%d",
+                   model->copies, NOW, model->copies, NOW, (int)getpid(), fd,
+                   model->copies, NOW);
+    assert_int_equal(system(command), 0);
+    (void)close(fd);
+}
+
+/* In a process of its own, whose end is awaited by nobody else. */
+static void be_daemon(const struct deed *deed)
+{
+    struct bench *bench = deed->model->bench;
+    const struct sandbox *sandbox = &deed->model->box.sandbox;
+    const struct snapshot_ask ask = {.key = deed->take};
+    struct snapshot_made made;
+    struct err err = ERR_INIT;
+    int rc;
+
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    (void)setenv("SESSIONFS_CRASH", deed->point, 1);
+    rc = loop_new(&bench->loop, &err);
+    bench->env.loop = bench->loop;
+    if (rc == 0) {
+        rc = provider_open(bench_ops(), &bench->env, &bench->provider, &err);
+    }
+    bench->limits.deadline_ms = clock_deadline(20000);
+    if (rc == 0 && deed->take) {
+        rc = provider_snapshot_take(bench->provider, sandbox, &ask,
+                                    &bench->limits, &made, &err);
+    } else if (rc == 0) {
+        rc = provider_snapshot_restore(bench->provider,
+                                       &deed->model->box.sandbox, deed->restore,
+                                       &bench->limits, &err);
+    }
+    _exit(rc < 0 ? 1 : 0);
+}
+
+/* With a point it must be killed there; else it is killed in time, or not. */
+static void do_killed(const struct deed *deed)
+{
+    struct bench *bench = deed->model->bench;
+    int status;
+    pid_t pid;
+
+    provider_close(bench->provider);
+    pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        be_daemon(deed);
+    }
+    if (!deed->point[0]) {
+        (void)usleep((useconds_t)(random() % KILL_MOST_US));
+        (void)kill(pid, SIGKILL);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(!deed->point[0] || WIFSIGNALED(status));
+    assert_true(WIFSIGNALED(status) || WEXITSTATUS(status) == 0);
+    bench_open_again(bench);
+}
+
+struct search {
+    uint64_t key;
+    bool found;
+};
+
+static int look(void *arg, uint64_t key)
+{
+    struct search *search = arg;
+
+    search->found = search->found || key == search->key;
+    return 0;
+}
+
+static bool has_key(struct model *model, uint64_t key)
+{
+    struct search search = {.key = key};
+    struct err err = ERR_INIT;
+
+    assert_int_equal(
+        provider_snapshot_list(model->bench->provider, &model->box.sandbox,
+                               &model->bench->limits, look, &search, &err),
+        0);
+    return search.found;
+}
+
+/* Whether the workspace is what a copy is, at first sight. */
+static bool is_like(struct model *model, uint64_t key)
+{
+    char command[2 * BENCH_PATH];
+    char root[BENCH_PATH];
+    int fd = model_root(model, root);
+    int rc;
+
+    (void)snprintf(command, sizeof(command),
+                   "diff -rq --no-dereference /proc/%d/fd/%d/ %s/%" PRIu64
+                   " >/dev/null 2>&1",
+                   (int)getpid(), fd, model->copies, key);
+    rc = system(command);
+    (void)close(fd);
+    return rc == 0;
+}
+
+static void take_killed(struct model *model, uint64_t key, const char *point)
+{
+    const struct deed deed = {.model = model, .take = key, .point = point};
+
+    copy_now(model);
+    do_killed(&deed);
+    model_check_now(model, NOW);
+    if (has_key(model, key)) {
+        char command[3 * BENCH_PATH];
+
+        (void)snprintf(command, sizeof(command), "cp -a %s/%d %s/%" PRIu64,
+                       model->copies, NOW, model->copies, key);
+        assert_int_equal(system(command), 0);
+    } else {
+        model_take(model, key);
+    }
+    model_check(model, key);
+}
+
+static void restore_killed(struct model *model, uint64_t key, const char *point)
+{
+    const struct deed deed = {.model = model, .restore = key, .point = point};
+
+    copy_now(model);
+    do_killed(&deed);
+    model_check_now(model, is_like(model, key) ? key : NOW);
+    model_restore(model, key);
+    model_check_now(model, key);
+}
+
+static void change(struct model *model, unsigned seed)
+{
+    struct err err = ERR_INIT;
+
+    model->bench->limits.deadline_ms = clock_deadline(20000);
+    assert_int_equal(provider_resume(model->bench->provider,
+                                     &model->box.sandbox, &model->bench->limits,
+                                     &err),
+                     0);
+    model_change(model, seed, CHANGES);
+}
+
+static void a_kill_at_any_point_leaves_all_or_nothing(void **state)
+{
+    static const char *const takes[] = {"local-take-laid", "local-take-noted"};
+    static const char *const restores[] = {"local-restore-made",
+                                           "local-restore-noted"};
+    struct model model;
+
+    model_make(*state, &model);
+    change(&model, 1);
+    model_take(&model, 1);
+    for (unsigned i = 0; i < 2; i++) {
+        change(&model, 10 + i);
+        take_killed(&model, 10 + i, takes[i]);
+        change(&model, 20 + i);
+        restore_killed(&model, 1, restores[i]);
+    }
+    model_check(&model, 1);
+    model_end(&model);
+}
+
+static void a_kill_at_any_time_leaves_all_or_nothing(void **state)
+{
+    struct model model;
+
+    srandom((unsigned)getpid());
+    model_make(*state, &model);
+    change(&model, 1);
+    model_take(&model, 1);
+    for (unsigned i = 2; i < KILLS; i++) {
+        change(&model, 100 + i);
+        if (i % 2) {
+            take_killed(&model, i, "");
+        } else {
+            restore_killed(&model, i > 3 ? i - 1 : 1, "");
+        }
+    }
+    model_check(&model, 1);
+    model_end(&model);
+}
+
+int suite_snapshots_killed(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_kill_at_any_point_leaves_all_or_nothing),
+        cmocka_unit_test(a_kill_at_any_time_leaves_all_or_nothing),
+    };
+
+    return cmocka_run_group_tests_name("killed", tests, bench_group_setup,
+                                       bench_group_teardown);
+}
