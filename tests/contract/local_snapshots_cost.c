@@ -152,9 +152,9 @@ static void measure(struct bench *bench, unsigned files, struct costs *out)
     out->restore_us = least(restores, "restore");
     out->fork_us = least(forks, "fork");
     print_message("%u files: %" PRIu64 " bytes\n", files, out->bytes);
-    assert_true(out->take_us < TAKE_US);
-    assert_true(out->restore_us < RESTORE_US);
-    assert_true(out->fork_us < FORK_US);
+    assert_true(out->take_us < SLACK * TAKE_US);
+    assert_true(out->restore_us < SLACK * RESTORE_US);
+    assert_true(out->fork_us < SLACK * FORK_US);
     assert_true(out->bytes <= CHANGED * FILE_SIZE + MORE_ROOM);
 }
 
@@ -164,7 +164,7 @@ static void the_size_of_a_workspace_does_not_matter(void **state)
     struct costs large = {0};
 
     measure(*state, 1000, &small);
-    measure(*state, 30000, &large);
+    measure(*state, 100000, &large);
     assert_true(large.take_us < SLACK * small.take_us);
 }
 

@@ -16,7 +16,7 @@
 
 enum {
     NOW = 1000, /* The copy of what is now, as if of a key. */
-    KILLS = 24,
+    KILLS = 14,
     KILL_MOST_US = 12000,
     CHANGES = 14
 };
