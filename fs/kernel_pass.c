@@ -190,6 +190,28 @@ uint64_t kernel_pass_count(const struct kernel *kernel)
 
 /* ---- Answers ---- */
 
+#if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 17)
+
+int kernel_reply_open(fuse_req_t req, const struct fuse_file_info *fi,
+                      uint32_t backing)
+{
+    struct fuse_file_info copy = *fi;
+
+    copy.backing_id = (int32_t)backing;
+    return fuse_reply_open(req, &copy);
+}
+
+int kernel_reply_create(fuse_req_t req, const struct fuse_entry_param *entry,
+                        const struct fuse_file_info *fi, uint32_t backing)
+{
+    struct fuse_file_info copy = *fi;
+
+    copy.backing_id = (int32_t)backing;
+    return fuse_reply_create(req, entry, &copy);
+}
+
+#else /* It knows of no such ids: the answers are written as bytes. */
+
 static struct wire_open open_out(const struct fuse_file_info *fi,
                                  uint32_t backing)
 {
@@ -262,3 +284,5 @@ int kernel_reply_create(fuse_req_t req, const struct fuse_entry_param *entry,
     return backing ? fuse_reply_buf(req, (const void *)&out, sizeof(out))
                    : fuse_reply_create(req, entry, fi);
 }
+
+#endif
