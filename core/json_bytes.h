@@ -47,7 +47,7 @@ MUST_USE int js_bytes_take(const char *text, size_t size, struct buf *out);
 MUST_USE int js_bytes_give(const char *data, size_t size, struct buf *out);
 
 /**
- * Rewrites what js_write() wrote.
+ * Rewrites what js_write() wrote; it never gets longer.
  *
  * @param json borrowed
  * @param size bytes

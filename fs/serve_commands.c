@@ -118,9 +118,9 @@ static void say_output(struct conn *conn, const char *stream, const char *data,
     (void)snprintf(head, sizeof(head), "{\"type\":\"%s\",\"data_base64\":\"",
                    stream);
     serve_begin(conn, "event");
-    serve_write(conn, head, strlen(head));
+    serve_write_text(conn, head);
     serve_write_base64(conn, data, size);
-    serve_write(conn, "\"}}\n", 4);
+    serve_write_text(conn, "\"}}\n");
 }
 
 /* ---- exec ---- */
@@ -212,15 +212,15 @@ static void say_result(struct conn *conn, struct exec *exec, int code,
     (void)snprintf(head, sizeof(head), "{\"exit_code\":%d,\"stdout_base64\":\"",
                    code);
     serve_begin(conn, "result");
-    serve_write(conn, head, strlen(head));
+    serve_write_text(conn, head);
     if (repeat(conn, exec, EXEC_STDOUT, told->out, &err) < 0) {
         conn->broken = true;
     }
-    serve_write(conn, "\",\"stderr_base64\":\"", 19);
+    serve_write_text(conn, "\",\"stderr_base64\":\"");
     if (repeat(conn, exec, EXEC_STDERR, told->err, &err) < 0) {
         conn->broken = true;
     }
-    serve_write(conn, "\"}}\n", 4);
+    serve_write_text(conn, "\"}}\n");
 }
 
 /* A signal's number is negative, as Python tells of processes. */

@@ -121,15 +121,6 @@ struct walk {
 /* Not for the caller: a command has to do it. */
 #define BY_COMMAND (-EXDEV)
 
-static struct ws_ctx context(struct conn *conn)
-{
-    return (struct ws_ctx){
-        .uid = conn->caller.uid,
-        .gid = getegid(),
-        .limits = serve_limits(conn),
-    };
-}
-
 /* Goes into what was found last. */
 static int descend(struct walk *walk, struct place *place, struct err *err)
 {
@@ -159,7 +150,7 @@ static int look(struct walk *walk, struct place *place, struct err *err)
 {
     int rc;
 
-    walk->ctx.limits = serve_limits(walk->conn);
+    walk->ctx = serve_ctx(walk->conn);
     rc = ws_lookup(place->dir, place->name, &walk->ctx, &place->node,
                    &place->attr, err);
     if (rc == -ENOENT) {
@@ -202,7 +193,7 @@ static void leave(struct target *target, struct place *place)
 static int enter(struct conn *conn, struct asked *asked, enum session_need need,
                  bool make, struct place *out, struct err *err)
 {
-    struct walk walk = {conn, make, context(conn)};
+    struct walk walk = {conn, make, serve_ctx(conn)};
     struct place place = {.ws = NULL};
     int rc;
 
@@ -239,7 +230,7 @@ static int read_node(struct conn *conn, struct ws_node *node, struct buf *out,
                      struct err *err)
 {
     AUTO_FREE char *chunk = malloc(CHUNK);
-    struct ws_ctx ctx = context(conn);
+    struct ws_ctx ctx = serve_ctx(conn);
     struct ws_file *file = NULL;
     ssize_t n = 1;
     int rc = chunk ? ws_open(node, O_RDONLY | O_NONBLOCK, &ctx, &file, err)
@@ -249,7 +240,7 @@ static int read_node(struct conn *conn, struct ws_node *node, struct buf *out,
         return rc;
     }
     while (n > 0) {
-        ctx.limits = serve_limits(conn);
+        ctx = serve_ctx(conn);
         n = ws_read(file, chunk, CHUNK, (off_t)out->size, &ctx, err);
         if (n > 0 && buf_add(out, chunk, (size_t)n) < 0) {
             n = err_set(err, EFBIG, "it is over %zu bytes", out->cap);
@@ -307,9 +298,9 @@ int serve_read_file(struct conn *conn, const struct js *params, struct err *err)
         (void)err_wrap(err, rc, "'%.300s'", asked.given);
     } else {
         serve_begin(conn, "result");
-        serve_write(conn, "{\"content_base64\":\"", 19);
+        serve_write_text(conn, "{\"content_base64\":\"");
         serve_write_base64(conn, buf_str(&data), data.size);
-        serve_write(conn, "\"}}\n", 4);
+        serve_write_text(conn, "\"}}\n");
     }
     buf_done(&data);
     asked_done(&asked);
@@ -321,21 +312,21 @@ int serve_read_file(struct conn *conn, const struct js *params, struct err *err)
 static int write_all(struct conn *conn, struct ws_file *file,
                      const struct buf *data, struct err *err)
 {
-    struct ws_ctx ctx = context(conn);
+    struct ws_ctx ctx = serve_ctx(conn);
     size_t at = 0;
 
     while (at < data->size) {
         size_t size = data->size - at < CHUNK ? data->size - at : CHUNK;
         ssize_t n;
 
-        ctx.limits = serve_limits(conn);
+        ctx = serve_ctx(conn);
         n = ws_write(file, data->data + at, size, (off_t)at, &ctx, err);
         if (n <= 0) {
             return n < 0 ? (int)n : err_set(err, ENOSPC, "no room for it");
         }
         at += (size_t)n;
     }
-    ctx.limits = serve_limits(conn);
+    ctx = serve_ctx(conn);
     return ws_flush(file, &ctx, err);
 }
 
@@ -358,7 +349,7 @@ static int keep_attr(struct ws_node *node, struct ws_file *file,
 static int replace(struct conn *conn, const struct place *place,
                    const struct buf *data, struct err *err)
 {
-    struct ws_ctx ctx = context(conn);
+    struct ws_ctx ctx = serve_ctx(conn);
     struct ws_node *node = NULL;
     struct ws_file *file = NULL;
     struct err ignored = ERR_INIT;
@@ -377,7 +368,7 @@ static int replace(struct conn *conn, const struct place *place,
         return rc;
     }
     rc = write_all(conn, file, data, err);
-    ctx.limits = serve_limits(conn);
+    ctx = serve_ctx(conn);
     if (rc == 0 && place->node) {
         rc = keep_attr(node, file, place, &attr, &ctx, err);
     }
@@ -386,7 +377,7 @@ static int replace(struct conn *conn, const struct place *place,
         rc = ws_rename(place->dir, name, place->dir, place->name, 0, &ctx, err);
     }
     if (rc < 0) {
-        ctx.limits = serve_limits(conn);
+        ctx = serve_ctx(conn);
         (void)!ws_unlink(place->dir, name, &ctx, &ignored);
     }
     ws_node_unref(node);
@@ -442,7 +433,7 @@ int serve_write_file(struct conn *conn, const struct js *params,
 
 static int make_below(struct conn *conn, struct asked *asked, struct err *err)
 {
-    struct walk walk = {conn, true, context(conn)};
+    struct walk walk = {conn, true, serve_ctx(conn)};
     struct place place;
     int rc = enter(conn, asked, SESSION_GROW, true, &place, err);
 
@@ -477,7 +468,7 @@ int serve_create_dir_all(struct conn *conn, const struct js *params,
 static int remove_place(struct conn *conn, const struct place *place,
                         struct err *err)
 {
-    struct ws_ctx ctx = context(conn);
+    struct ws_ctx ctx = serve_ctx(conn);
     int rc;
 
     if (!place->dir) {

@@ -43,13 +43,11 @@ static int fill(struct conn *conn)
         return 0;
     }
     rc = buf_add(&conn->in, chunk, (size_t)n);
-    if (rc == -EFBIG && !conn->too_long) {
-        conn->too_long = true;
-    }
     if (rc == -EFBIG) {
         /* Only its end is of interest any more. */
         const char *end = memchr(chunk, '\n', (size_t)n);
 
+        conn->too_long = true;
         buf_done(&conn->in);
         rc = end ? buf_add(&conn->in, end, (size_t)(chunk + n - end)) : 0;
     }
@@ -110,18 +108,18 @@ void serve_write(struct conn *conn, const void *data, size_t size)
     }
 }
 
-static void write_text(struct conn *conn, const char *text)
+void serve_write_text(struct conn *conn, const char *text)
 {
     serve_write(conn, text, strlen(text));
 }
 
 void serve_begin(struct conn *conn, const char *what)
 {
-    write_text(conn, "{\"id\":");
+    serve_write_text(conn, "{\"id\":");
     serve_write(conn, buf_str(&conn->id), conn->id.size);
-    write_text(conn, ",\"");
-    write_text(conn, what);
-    write_text(conn, "\":");
+    serve_write_text(conn, ",\"");
+    serve_write_text(conn, what);
+    serve_write_text(conn, "\":");
 }
 
 void serve_write_base64(struct conn *conn, const void *data, size_t size)
@@ -145,7 +143,7 @@ void serve_write_base64(struct conn *conn, const void *data, size_t size)
 void serve_say(struct conn *conn, const char *what, struct js *value)
 {
     struct buf json = BUF_INIT(VALUE_MAX);
-    struct buf text = BUF_INIT(6 * (size_t)VALUE_MAX);
+    struct buf text = BUF_INIT(VALUE_MAX); /* It never grows. */
 
     if (js_write(value, &json) < 0 ||
         js_bytes_write(buf_str(&json), json.size, &text) < 0) {
@@ -153,7 +151,7 @@ void serve_say(struct conn *conn, const char *what, struct js *value)
     }
     serve_begin(conn, what);
     serve_write(conn, buf_str(&text), text.size);
-    write_text(conn, "}\n");
+    serve_write_text(conn, "}\n");
     buf_done(&json);
     buf_done(&text);
     js_free(value);

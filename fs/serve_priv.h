@@ -17,7 +17,8 @@
 enum {
     SERVE_FILE_MAX = 64 * 1024 * 1024, /* Bytes of a file, read or written. */
     SERVE_LINE_MAX = 90 * 1024 * 1024, /* It as base64, and some more. */
-    SERVE_CALL_MS = 60000, /* Of a file operation, at each of its steps. */
+    SERVE_ID_MAX = 64 * 1024, /* Of a request's id; others are "unknown". */
+    SERVE_CALL_MS = 60000,    /* Of a file operation, at each of its steps. */
 };
 
 struct server {
@@ -64,6 +65,8 @@ int serve_read_line(struct conn *conn, const char **line, size_t *size);
 /** @param conn where to @param data all of it, unless the connection breaks
  *  @param size bytes */
 void serve_write(struct conn *conn, const void *data, size_t size);
+/** @param conn where to @param text all of it, as serve_write() */
+void serve_write_text(struct conn *conn, const char *text);
 /** @param conn where to @param what "result", "error" or "event"
  *  @param value taken; texts as js_bytes_give() makes them */
 void serve_say(struct conn *conn, const char *what, struct js *value);
@@ -90,8 +93,8 @@ MUST_USE int serve_enter(struct conn *conn, struct session *session,
                          struct err *err);
 /* Waits a moment. */
 MUST_USE int serve_pause(struct conn *conn, int64_t ms, struct err *err);
-/* Limits for a call that does not go on for longer. */
-struct limits serve_limits(struct conn *conn);
+/* For one call of a tree, which lasts SERVE_CALL_MS at most. */
+struct ws_ctx serve_ctx(struct conn *conn);
 
 /* ---- serve_params.c: what a request says ---- */
 

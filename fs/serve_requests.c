@@ -10,10 +10,6 @@
 #include <stdio.h>
 #include <string.h>
 
-enum {
-    ID_MAX = 64 * 1024,
-};
-
 static int capabilities(struct conn *conn, const struct js *params,
                         struct err *err)
 {
@@ -71,7 +67,7 @@ static const struct method *find_method(const char *name)
 /* A text as the line will have it. */
 static int set_id(struct conn *conn, const char *text, size_t size)
 {
-    struct buf json = BUF_INIT(ID_MAX);
+    struct buf json = BUF_INIT(SERVE_ID_MAX);
     struct js *list = js_array();
     int rc;
 
@@ -87,14 +83,24 @@ static int set_id(struct conn *conn, const char *text, size_t size)
     return rc;
 }
 
+/* For what has no id that could be read. */
+static void set_no_id(struct conn *conn)
+{
+    static const char unknown[] = "unknown";
+
+    if (set_id(conn, unknown, sizeof(unknown) - 1) < 0) {
+        conn->broken = true;
+    }
+}
+
 /* Numbers are answered as texts; what is neither has the id of a line that
  * cannot be read. */
-static int read_id(struct conn *conn, const struct js *request)
+static void read_id(struct conn *conn, const struct js *request)
 {
     struct js *id = js_is_object(request) ? serve_get(request, "id") : NULL;
     char number[24];
-    const char *text = "unknown";
-    size_t size = strlen(text);
+    const char *text = NULL;
+    size_t size = 0;
 
     if (id && js_type(id) == JS_TEXT) {
         text = js_bytes(id, &size);
@@ -102,11 +108,10 @@ static int read_id(struct conn *conn, const struct js *request)
         size = (size_t)snprintf(number, sizeof(number), "%" PRId64, js_int(id));
         text = number;
     }
-    if (set_id(conn, text, size) < 0 && set_id(conn, "unknown", 7) < 0) {
-        return -ENOMEM;
+    if (!text || set_id(conn, text, size) < 0) {
+        set_no_id(conn);
     }
     js_free(id);
-    return 0;
 }
 
 /* ---- A request ---- */
@@ -169,11 +174,7 @@ static int call(struct conn *conn, const struct js *request, struct err *err)
 
 static int answer(struct conn *conn, const struct js *request, struct err *err)
 {
-    int rc = read_id(conn, request);
-
-    if (rc < 0) {
-        return err_set(err, -rc, "out of memory");
-    }
+    read_id(conn, request);
     return js_is_object(request) ? call(conn, request, err)
                                  : refuse(conn, "invalid_request", err,
                                           "a request must be a JSON object");
@@ -191,25 +192,28 @@ static int parse(const char *line, size_t size, struct js **out,
     return rc;
 }
 
+static void refuse_line(struct conn *conn, const struct err *err)
+{
+    conn->code = "invalid_request";
+    set_no_id(conn);
+    serve_say_error(conn, err);
+}
+
 static void take_line(struct conn *conn, const char *line, size_t size)
 {
     struct err err = ERR_INIT;
     struct js *request = NULL;
     int rc = parse(line, size, &request, &err);
 
-    conn->code = NULL;
     if (rc < 0) {
-        conn->code = "invalid_request";
-        rc = set_id(conn, "unknown", strlen("unknown"));
-        conn->broken = conn->broken || rc < 0;
-        rc = -err.code;
-    } else {
-        rc = answer(conn, request, &err);
+        refuse_line(conn, &err);
+        return;
     }
-    js_free(request);
-    if (rc < 0) {
+    conn->code = NULL;
+    if (answer(conn, request, &err) < 0) {
         serve_say_error(conn, &err);
     }
+    js_free(request);
 }
 
 static void refuse_long(struct conn *conn)
@@ -217,11 +221,7 @@ static void refuse_long(struct conn *conn)
     struct err err = ERR_INIT;
 
     (void)err_set(&err, EFBIG, "a line of over %d bytes", SERVE_LINE_MAX);
-    conn->code = "invalid_request";
-    if (set_id(conn, "unknown", strlen("unknown")) < 0) {
-        conn->broken = true;
-    }
-    serve_say_error(conn, &err);
+    refuse_line(conn, &err);
 }
 
 void serve_requests(struct conn *conn)

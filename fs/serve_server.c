@@ -13,8 +13,7 @@
 #include <sys/socket.h>
 
 enum {
-    RETRY_MS = 100, /* When a connection cannot be taken. */
-    ID_MAX = 512 * 1024,
+    RETRY_MS = 100 /* When a connection cannot be taken. */
 };
 
 /* ---- A connection ---- */
@@ -66,7 +65,7 @@ static struct conn *conn_new(struct server *server, int fd)
     conn->server = server;
     conn->fd = fd;
     buf_init(&conn->in, SERVE_LINE_MAX);
-    buf_init(&conn->id, ID_MAX);
+    buf_init(&conn->id, SERVE_ID_MAX);
     if (!serve_link_trusted(fd, &conn->caller.uid, &conn->caller.pid)) {
         log_warning("user %u may not use the socket of this state",
                     (unsigned)conn->caller.uid);

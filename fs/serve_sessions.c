@@ -198,35 +198,40 @@ int serve_open(struct conn *conn, const struct js *params, struct err *err)
 static int destroy(struct conn *conn, struct session *session, struct err *err)
 {
     int64_t deadline = clock_deadline(CLOSE_MS);
-    int rc;
 
-    do {
+    for (;;) {
+        int rc;
+
         session_cancel_all(session);
         rc = serve_destroy(conn, session, err);
-        if (rc == -EBUSY && clock_ms() < deadline) {
-            rc = serve_pause(conn, AGAIN_MS, err);
-            rc = rc == 0 ? -EBUSY : rc;
-        } else if (rc == -EBUSY) {
+        if (rc != -EBUSY || clock_ms() >= deadline) {
             return rc;
         }
-    } while (rc == -EBUSY);
-    return rc;
+        rc = serve_pause(conn, AGAIN_MS, err);
+        if (rc < 0) {
+            return rc;
+        }
+    }
 }
 
 static int forget(struct conn *conn, struct session *session, struct err *err)
 {
     int64_t deadline = clock_deadline(CLOSE_MS);
     char id[SESSION_ID_SIZE];
-    int rc;
 
-    do {
+    for (;;) {
+        int rc;
+
         session_id(session, id);
         rc = registry_remove(conn->server->registry, id, err);
-        if (rc == -EBUSY && serve_pause(conn, AGAIN_MS, err) < 0) {
-            return -err->code;
+        if (rc != -EBUSY || clock_ms() >= deadline) {
+            return rc == -ENOENT ? 0 : rc;
         }
-    } while (rc == -EBUSY && clock_ms() < deadline);
-    return rc == -ENOENT ? 0 : rc;
+        rc = serve_pause(conn, AGAIN_MS, err);
+        if (rc < 0) {
+            return rc;
+        }
+    }
 }
 
 static int end_session(struct conn *conn, struct session *session,

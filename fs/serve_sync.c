@@ -30,21 +30,12 @@ struct copy {
     size_t depth;
 };
 
-static struct ws_ctx context(struct conn *conn)
-{
-    return (struct ws_ctx){
-        .uid = conn->caller.uid,
-        .gid = getegid(),
-        .limits = serve_limits(conn),
-    };
-}
-
 /* ---- An entry ---- */
 
 static int copy_data(struct copy *copy, int from, struct ws_file *to,
                      struct err *err)
 {
-    struct ws_ctx ctx = context(copy->conn);
+    struct ws_ctx ctx = serve_ctx(copy->conn);
     off_t at = 0;
     ssize_t n;
 
@@ -53,13 +44,13 @@ static int copy_data(struct copy *copy, int from, struct ws_file *to,
         if (n < 0) {
             return err_errno(err, "read");
         }
-        ctx.limits = serve_limits(copy->conn);
+        ctx = serve_ctx(copy->conn);
         if (n > 0 && ws_write(to, copy->chunk, (size_t)n, at, &ctx, err) != n) {
             return err->code ? -err->code : err_set(err, ENOSPC, "no room");
         }
         at += n;
     } while (n > 0);
-    ctx.limits = serve_limits(copy->conn);
+    ctx = serve_ctx(copy->conn);
     return ws_flush(to, &ctx, err);
 }
 
@@ -67,7 +58,7 @@ static int copy_file(struct copy *copy, const struct level *level,
                      const char *name, const struct stat *st, struct err *err)
 {
     AUTO_FD int fd = path_step(dirfd(level->from), name, O_RDONLY | O_NONBLOCK);
-    struct ws_ctx ctx = context(copy->conn);
+    struct ws_ctx ctx = serve_ctx(copy->conn);
     struct ws_file *file = NULL;
     struct ws_node *node = NULL;
     struct stat attr;
@@ -90,7 +81,7 @@ static int copy_file(struct copy *copy, const struct level *level,
 static int copy_link(struct copy *copy, const struct level *level,
                      const char *name, struct err *err)
 {
-    struct ws_ctx ctx = context(copy->conn);
+    struct ws_ctx ctx = serve_ctx(copy->conn);
     struct ws_node *node = NULL;
     char target[PATH_MAX];
     struct stat attr;
@@ -130,7 +121,7 @@ static int push(struct copy *copy, int fd, struct ws_node *to, struct err *err)
 static int copy_dir(struct copy *copy, const struct level *level,
                     const char *name, const struct stat *st, struct err *err)
 {
-    struct ws_ctx ctx = context(copy->conn);
+    struct ws_ctx ctx = serve_ctx(copy->conn);
     struct ws_node *node = NULL;
     struct stat attr;
     int fd = path_step(dirfd(level->from), name, O_RDONLY | O_DIRECTORY);
@@ -220,16 +211,16 @@ static int copy_tree(struct copy *copy, int fd, struct ws_node *root,
     return rc;
 }
 
+/* Takes the fd. */
 static int copy_into(struct conn *conn, int fd, struct workspace *ws,
                      struct err *err)
 {
     AUTO_FREE struct copy *copy = calloc(1, sizeof(*copy));
     AUTO_FREE char *chunk = malloc(CHUNK);
 
-    if (!copy || !chunk || !ws) {
+    if (!copy || !chunk) {
         (void)close(fd);
-        return err_set(err, ws ? ENOMEM : ENOENT,
-                       ws ? "out of memory" : "there is no sandbox");
+        return err_set(err, ENOMEM, "out of memory");
     }
     copy->conn = conn;
     copy->chunk = chunk;
@@ -251,8 +242,13 @@ int serve_sync(struct conn *conn, struct session *session, const char *path,
         (void)close(fd);
         return rc;
     }
-    rc = copy_into(conn, fd, ws, err);
-    ws_unref(ws);
+    if (ws) {
+        rc = copy_into(conn, fd, ws, err);
+        ws_unref(ws);
+    } else {
+        (void)close(fd);
+        rc = err_set(err, ENOENT, "there is no sandbox");
+    }
     session_files_leave(session);
     return rc < 0 ? err_wrap(err, rc, "copy '%.100s'", path) : 0;
 }

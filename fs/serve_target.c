@@ -48,12 +48,14 @@ static int find_by_state(struct conn *conn, const char *state,
         session_unref(session);
         rc = -ENOENT;
     }
-    if (rc < 0) {
-        return err_set(err, -rc, "there is no session %" PRId64 " any more",
+    if (rc == -ENOENT) {
+        return err_set(err, ENOENT, "there is no session %" PRId64 " any more",
                        number);
     }
-    *out = session;
-    return 0;
+    if (rc == 0) {
+        *out = session;
+    }
+    return rc;
 }
 
 static int find(struct conn *conn, const struct js *js, struct session **out,

@@ -10,7 +10,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-/* Held by who waits and by core: whoever is later frees it. */
+/* Held by whoever waits and by core: the later of them frees it. */
 struct wait {
     atomic_uint refs;
     struct session *session; /* With a reference. */
@@ -168,8 +168,12 @@ int serve_pause(struct conn *conn, int64_t ms, struct err *err)
     return rc;
 }
 
-struct limits serve_limits(struct conn *conn)
+struct ws_ctx serve_ctx(struct conn *conn)
 {
-    return (struct limits){.deadline_ms = clock_deadline(SERVE_CALL_MS),
-                           .cancel = &conn->server->stop};
+    return (struct ws_ctx){
+        .uid = conn->caller.uid,
+        .gid = getegid(),
+        .limits = {.deadline_ms = clock_deadline(SERVE_CALL_MS),
+                   .cancel = &conn->server->stop},
+    };
 }
