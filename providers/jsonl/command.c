@@ -192,7 +192,7 @@ static int tell_rest(struct running *running, const struct js *result,
                        "were %" PRIu64,
                        running->peer->name, told, all);
     }
-    if (!trim->cut[stream] && all > told) {
+    if (!trim->cut[stream] && (all > told || (!told && trim->length[stream]))) {
         running->skip = (size_t)told;
         rc = tell_bytes(running, result, key, stream, err);
         running->skip = 0;

@@ -333,7 +333,8 @@ static int observe(struct jsonl *jsonl, struct lease *lease,
     rc = quick_ask(jsonl, &quick, limits, &answer, err);
     answer_done(&answer);
     if (rc < 0 && rc != -ECANCELED && rc != -ETIMEDOUT) {
-        rc = err_set(err, ENOTCONN, "%s", err->msg);
+        err->code = ENOTCONN;
+        rc = -ENOTCONN;
     }
     if (rc == 0 && atomic_load(&lease->doubtful)) {
         rc = lease_probe(jsonl, lease, limits, err);

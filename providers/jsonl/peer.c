@@ -299,23 +299,23 @@ int peer_ask(struct peer *peer, const char *method, const char *session,
     return 0;
 }
 
-static int send_some(struct peer *peer, struct err *err)
+/* Who reads no more may yet say why. */
+static void send_some(struct peer *peer)
 {
     while (peer->sent_n < peer->sent.size) {
         ssize_t n = write(peer->in, peer->sent.data + peer->sent_n,
                           peer->sent.size - peer->sent_n);
 
         if (n < 0 && errno == EAGAIN) {
-            return 0;
+            return;
         }
         if (n < 0 && errno != EINTR) {
-            return say_ended(peer, err);
+            break;
         }
         peer->sent_n += n > 0 ? (size_t)n : 0;
     }
     buf_done(&peer->sent);
     peer->sent_n = 0;
-    return 0;
 }
 
 /* Takes what has come into the line, up to its end. */
@@ -371,14 +371,13 @@ static int receive_some(struct peer *peer, struct err *err)
 
 int peer_move(struct peer *peer, struct err *err)
 {
-    int rc = send_some(peer, err);
+    int rc;
 
+    send_some(peer);
     if (!peer->err_ended) {
         read_words(peer);
     }
-    if (rc == 0) {
-        rc = receive_some(peer, err);
-    }
+    rc = receive_some(peer, err);
     if (rc == 0 && peer->out_ended && !peer->complete) {
         rc = say_ended(peer, err);
     }
@@ -493,13 +492,11 @@ static int parse(struct peer *peer, struct js **out, struct err *err)
                 : js_parse(buf_str(&line), line.size, out, err);
     buf_done(&line);
     if (rc == -EINVAL) {
-        rc = err_set(err, EPROTO, "%s", err->msg);
+        err->code = EPROTO;
     }
-    if (rc < 0) {
-        rc = err_wrap(err, rc, "'%s' sent no JSON", peer->name);
-        return break_peer(peer, rc);
-    }
-    return 0;
+    return rc < 0 ? break_peer(peer, err_wrap(err, -err->code,
+                                              "'%s' sent no JSON", peer->name))
+                  : 0;
 }
 
 static int take_line(struct peer *peer, struct message *out, struct err *err)

@@ -172,7 +172,8 @@ int quick_run(struct jsonl *jsonl, const struct quick_script *ask,
     }
     answer_init(&answer, script->most);
     rc = quick_call(jsonl, &quick, limits, &answer, err);
-    if (rc == 0 && !wire_int(answer.result, "exit_code", &status)) {
+    if (rc == 0 && (!wire_int(answer.result, "exit_code", &status) ||
+                    status > INT32_MAX || status < INT32_MIN)) {
         rc = err_set(err, EPROTO, "exec was answered without an exit_code");
     }
     if (rc == 0) {
