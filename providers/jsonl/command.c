@@ -21,7 +21,7 @@
 
 enum {
     LOOK_MS = 500,      /* For a refusal. */
-    PATIENCE_MS = 1800, /* For an end that we asked for. */
+    PATIENCE_MS = 1900, /* For an end that we asked for. */
     MOST_SIGNAL = 64,
 };
 

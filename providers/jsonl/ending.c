@@ -16,8 +16,10 @@ enum {
     CALL_MS = 10000
 };
 
-/* $1: the mark; $2: a signal, or TERM or KILL for the end. Processes that
- * fork on and on are stopped before they are killed. */
+/* $1: the mark; $2: a signal; $3: whether it is to be the end, by TERM or KILL.
+ * Processes that fork on and on are stopped before they are killed, and who is
+ * becoming another program has no environment for a moment: so one look that
+ * finds nothing is not enough. */
 static const char script[] =
     "LC_ALL=C\n"
     "all() {\n"
@@ -30,16 +32,22 @@ static const char script[] =
     "}\n"
     "m=$1\n"
     "exec 2>/dev/null\n"
-    "all \"$2\" || exit 0\n"
+    "all \"$2\"\n"
     "[ \"$3\" ] || exit 0\n"
     "i=0\n"
-    "while [ \"$2\" = TERM ] && [ $i -lt 10 ] && all 0; do\n"
-    "    sleep 0.1\n"
+    "while [ \"$2\" = TERM ] && [ $i -lt 5 ] && all 0; do\n"
+    "    sleep 0.2\n"
     "    i=$((i + 1))\n"
     "done\n"
-    "i=0\n"
-    "while all STOP && [ $i -lt 100 ]; do\n"
-    "    all KILL\n"
+    "i=0 clean=0\n"
+    "while [ $clean -lt 3 ] && [ $i -lt 100 ]; do\n"
+    "    if all STOP; then\n"
+    "        clean=0\n"
+    "        all KILL\n"
+    "    else\n"
+    "        clean=$((clean + 1))\n"
+    "        sleep 0.02\n"
+    "    fi\n"
     "    i=$((i + 1))\n"
     "done\n";
 

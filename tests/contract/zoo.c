@@ -4,6 +4,7 @@
  * works again, mostly at once.
  * usage: contract_zoo CONFIG, by fakes/with_program.sh zoo.py
  */
+#include "tests/contract/zoo.h"
 #include "core/cleanup.h"
 #include "core/clock.h"
 #include "core/log.h"
@@ -25,17 +26,9 @@ enum {
     SLACK_MS = 3000, /* For a busy machine. */
 };
 
-/* What a beast does to a call. */
-struct row {
-    const char *beast;
-    const char *method; /* At which it shows itself. */
-    int rc;             /* Of the call, or of a command's `why`; */
-    const char *says;   /* words in its error, or the output. */
-};
-
 /* ---- Calls ---- */
 
-static void arm(const struct row *row)
+static void arm(const struct zoo_row *row)
 {
     char path[300];
     FILE *file;
@@ -57,7 +50,7 @@ static bool is_armed(void)
 
 /* Also those that leave get the time for it: who asks one that is about to
  * leave is told that it has. */
-static void disarm(const struct row *row)
+static void disarm(const struct zoo_row *row)
 {
     char path[300];
 
@@ -69,7 +62,7 @@ static void disarm(const struct row *row)
     (void)unlink(path);
 }
 
-static void check_rc(const struct row *row, int rc, const struct err *err)
+static void check_rc(const struct zoo_row *row, int rc, const struct err *err)
 {
     if (rc != row->rc || (rc < 0 && !strstr(err->msg, row->says))) {
         print_error("%s at %s: %d, '%s'\n", row->beast, row->method, rc,
@@ -89,7 +82,7 @@ static struct limits within(struct bench_room *room, int64_t ms)
                            .cancel = &room->bench.never};
 }
 
-static int64_t patience(const struct row *row)
+static int64_t patience(const struct zoo_row *row)
 {
     return row->rc == -ETIMEDOUT ? SHORT_MS : LONG_MS;
 }
@@ -122,72 +115,8 @@ static void works(struct bench_room *room)
 
 /* ---- Short calls ---- */
 
-static const struct row quick_rows[] = {
-    {"words", "exec", -EPROTO, "sent no JSON"},
-    {"an_array", "exec", -EPROTO, "no JSON object"},
-    {"a_number", "exec", -EPROTO, "no JSON object"},
-    {"half_a_line", "exec", -EPROTO, "sent no JSON"},
-    {"no_id", "exec", -EPROTO, "without an id"},
-    {"a_future_id", "exec", -EPROTO, "'req_99999', which nobody asked"},
-    {"a_strange_id", "exec", -EPROTO, "'abc', which nobody asked"},
-    {"a_number_as_id", "exec", -EPROTO, "without an id"},
-    {"null_as_id", "exec", -EPROTO, "without an id"},
-    {"two_of_a_key", "exec", -EPROTO, "duplicate"},
-    {"a_bad_escape", "exec", -EPROTO, "sent no JSON"},
-    {"a_byte_order_mark", "exec", -EPROTO, "sent no JSON"},
-    {"too_deep", "exec", -EPROTO, "sent no JSON"},
-    {"an_endless_line", "exec", -EFBIG, "too long a line"},
-    {"id_is_empty", "exec", -EIO, "odd: cannot read"},
-    {"id_is_unknown", "exec", -EIO, "invalid_request: cannot read"},
-    {"error_is_text", "exec", -EIO, "all is lost"},
-    {"error_is_empty", "exec", -EIO, "no reason was given"},
-    {"error_and_result", "exec", -EIO, "the error counts"},
-    {"a_lone_surrogate", "exec", -EIO, "is bad"},
-    {"raw_bytes", "exec", -EIO, "file ?? is bad"},
-    {"a_nul", "exec", -EIO, "c: a"},
-    {"newlines_in_words", "exec", -EIO, "one?ERROR two"},
-    {"long_words", "exec", -EIO, "very very"},
-    {"try_again", "exec", 0, "well\n"},
-    {"try_for_ever", "exec", -EAGAIN, "busy: later"},
-    {"nothing", "exec", -EPROTO, "without an exit_code"},
-    {"null_as_result", "exec", -EPROTO, "without an exit_code"},
-    {"text_as_result", "exec", -EPROTO, "without an exit_code"},
-    {"a_list_as_result", "exec", -EPROTO, "without an exit_code"},
-    {"no_exit_code", "exec", -EPROTO, "without an exit_code"},
-    {"exit_code_is_text", "exec", -EPROTO, "without an exit_code"},
-    {"exit_code_is_real", "exec", -EPROTO, "without an exit_code"},
-    {"exit_code_is_huge", "exec", -EPROTO, "without an exit_code"},
-    {"no_base64", "exec", -EPROTO, "holds no base64"},
-    {"base64_is_a_number", "exec", -EPROTO, "holds no base64"},
-    {"blank_lines", "exec", 0, "well\n"},
-    {"more_members", "exec", 0, "well\n"},
-    {"a_late_event", "exec", 0, "well\n"},
-    {"a_second_answer", "exec", 0, "well\n"},
-    {"an_event_behind", "exec", 0, "well\n"},
-    {"byte_by_byte", "exec", 0, "well\n"},
-    {"no_end_of_line", "exec", 0, "well\n"},
-    {"only_events", "exec", 0, "well\n"},
-    {"half_in_events", "exec", 0, "well\n"},
-    {"event_and_result", "exec", 0, "well\n"},
-    {"an_unknown_event", "exec", 0, "well\n"},
-    {"dies", "exec", -ENOTCONN, "ended with status 3: no more disk"},
-    {"is_killed", "exec", -ENOTCONN, "ended by signal 9"},
-    {"dies_in_the_middle", "exec", -ENOTCONN, "ended with status 0"},
-    {"dies_within_a_line", "exec", -EPROTO, "sent no JSON"},
-    {"closes_stdout", "exec", -ENOTCONN, "closed its stdout"},
-    {"hangs", "exec", -ETIMEDOUT, "did not answer in time"},
-    {"ignores_term", "exec", -ETIMEDOUT, "did not answer in time"},
-    {"answers_late", "exec", -ETIMEDOUT, "did not answer in time"},
-    {"leaves_a_child_with_stdout", "exec", -ETIMEDOUT, "did not answer"},
-    {"events_for_ever", "exec", -EFBIG, "too long"},
-    {"floods_stderr", "exec", 0, "well\n"},
-    {"floods_stderr_in_one_line", "exec", 0, "well\n"},
-    {"closes_stderr", "exec", 0, "well\n"},
-    {"leaves_after_the_answer", "exec", 0, "well\n"},
-};
-
 static void a_short_call_survives(struct bench_room *room,
-                                  const struct row *row)
+                                  const struct zoo_row *row)
 {
     struct buf out = BUF_INIT(1 << 20);
     struct err err = ERR_INIT;
@@ -210,47 +139,16 @@ static void a_short_call_survives(struct bench_room *room,
 
 static void short_calls_survive(void **state)
 {
-    for (size_t i = 0; i < ARRAY_SIZE(quick_rows); i++) {
-        a_short_call_survives(*state, &quick_rows[i]);
+    for (size_t i = 0; i < zoo_quick_count; i++) {
+        a_short_call_survives(*state, &zoo_quick[i]);
     }
 }
 
 /* ---- Commands ---- */
 
-static const struct row command_rows[] = {
-    {"words", "exec", -EPROTO, "sent no JSON"},
-    {"a_strange_id", "exec", -EPROTO, "which nobody asked"},
-    {"nothing", "exec", -EPROTO, "without an exit_code"},
-    {"exit_code_is_huge", "exec", -EPROTO, "without an exit_code"},
-    {"no_base64", "exec", -EPROTO, "holds no base64"},
-    {"an_event_without_type", "exec", -EPROTO, "event without a type"},
-    {"an_event_of_text", "exec", -EPROTO, "event without a type"},
-    {"an_event_without_base64", "exec", -EPROTO, "holds no base64"},
-    {"other_in_the_end", "exec", -EPROTO, "says it were 3000003"},
-    {"code_minus_one", "exec", -EIO, "exit code -1"},
-    {"dies", "exec", -ENOTCONN, "status 3: no more disk"},
-    {"dies_in_the_middle", "exec", -ENOTCONN, "ended with status 0"},
-    {"closes_stdout", "exec", -ENOTCONN, "closed its stdout"},
-    {"an_endless_line", "exec", -EFBIG, "too long a line"},
-    {"error_is_text", "exec", -EIO, "all is lost"},
-    {"an_unknown_event", "exec", 0, "well\n"},
-    {"a_number_as_pid", "exec", 0, "well\n"},
-    {"no_data", "exec", 0, "well\n"},
-    {"output_behind_the_end", "exec", 0, "well\n"},
-    {"only_events", "exec", 0, "well\n"},
-    {"half_in_events", "exec", 0, "well\n"},
-    {"event_and_result", "exec", 0, "well\n"},
-    {"a_late_event", "exec", 0, "well\n"},
-    {"a_second_answer", "exec", 0, "well\n"},
-    {"blank_lines", "exec", 0, "well\n"},
-    {"byte_by_byte", "exec", 0, "well\n"},
-    {"no_end_of_line", "exec", 0, "well\n"},
-    {"floods_stderr", "exec", 0, "well\n"},
-    {"leaves_after_the_answer", "exec", 0, "well\n"},
-};
-
 /* A failure is one of the start, or of the command, which is lost then. */
-static void a_command_survives(struct bench_room *room, const struct row *row)
+static void a_command_survives(struct bench_room *room,
+                               const struct zoo_row *row)
 {
     static const char text[] = "echo well";
     const struct command command = {
@@ -284,8 +182,8 @@ static void a_command_survives(struct bench_room *room, const struct row *row)
 
 static void commands_survive(void **state)
 {
-    for (size_t i = 0; i < ARRAY_SIZE(command_rows); i++) {
-        a_command_survives(*state, &command_rows[i]);
+    for (size_t i = 0; i < zoo_command_count; i++) {
+        a_command_survives(*state, &zoo_command[i]);
     }
 }
 
@@ -293,9 +191,9 @@ static void exit_codes_are_those_of_the_answer(void **state)
 {
     struct bench_room *room = *state;
 
-    arm(&(struct row){.beast = "two_exit_codes", .method = "exec"});
+    arm(&(struct zoo_row){.beast = "two_exit_codes", .method = "exec"});
     assert_int_equal(bench_sh(&room->bench, &room->box, "exit 1", ""), 4);
-    arm(&(struct row){.beast = "the_code_in_the_event", .method = "exec"});
+    arm(&(struct zoo_row){.beast = "the_code_in_the_event", .method = "exec"});
     assert_int_equal(bench_sh(&room->bench, &room->box, "exit 1", ""), 4);
 }
 
@@ -315,7 +213,7 @@ static void commands_that_hang_are_given_up(void **state)
                                         .shell_size = strlen(text),
                                         .timeout_ms = i ? 0 : 2500};
 
-        arm(&(struct row){.beast = beasts[i], .method = "exec"});
+        arm(&(struct zoo_row){.beast = beasts[i], .method = "exec"});
         bench_run_init(&runs[i]);
         bench_start(&room->bench, &room->box, &command, &runs[i]);
         assert_false(is_armed());
@@ -346,7 +244,7 @@ static void a_command_ends_without_spawn(void **state)
         (void)bench_script(&room->bench, &room->box, "echo go; sleep 4321",
                            &run);
         bench_says(&run, "go\n");
-        arm(&(struct row){.beast = beasts[i], .method = "spawn"});
+        arm(&(struct zoo_row){.beast = beasts[i], .method = "spawn"});
         cancel_fire(&run.cancel);
         bench_closed(&run);
         assert_false(is_armed());
@@ -357,22 +255,6 @@ static void a_command_ends_without_spawn(void **state)
 }
 
 /* ---- Whole files ---- */
-
-static const struct row file_rows[] = {
-    {"no_content", "read_file", -EPROTO, "without content"},
-    {"nothing", "read_file", -EPROTO, "without content"},
-    {"content_is_no_base64", "read_file", -EPROTO, "holds no base64"},
-    {"error_is_empty", "read_file", -EIO, "no reason"},
-    {"dies", "read_file", -ENOTCONN, "no more disk"},
-    {"hangs", "read_file", -ETIMEDOUT, "did not answer"},
-    {"an_event_for_no_command", "read_file", 0, NULL},
-    {"a_second_answer", "read_file", 0, NULL},
-    {"a_late_event", "read_file", 0, NULL},
-    {"error_is_empty", "write_file", -EIO, "no reason"},
-    {"hangs", "write_file", -ETIMEDOUT, "did not answer"},
-    {"is_killed", "write_file", -ENOTCONN, "by signal 9"},
-    {"an_event_for_no_command", "write_file", 0, NULL},
-};
 
 static int memory_file(char byte, size_t size)
 {
@@ -387,7 +269,8 @@ static int memory_file(char byte, size_t size)
     return fd;
 }
 
-static void a_file_call_survives(struct bench_room *room, const struct row *row)
+static void a_file_call_survives(struct bench_room *room,
+                                 const struct zoo_row *row)
 {
     bool reads = strcmp(row->method, "read_file") == 0;
     AUTO_FD int fd = memory_file('w', 5000);
@@ -410,8 +293,8 @@ static void file_calls_survive(void **state)
     struct bench_room *room = *state;
 
     assert_int_equal(bench_sh(&room->bench, &room->box, "echo x >file", ""), 0);
-    for (size_t i = 0; i < ARRAY_SIZE(file_rows); i++) {
-        a_file_call_survives(room, &file_rows[i]);
+    for (size_t i = 0; i < zoo_file_count; i++) {
+        a_file_call_survives(room, &zoo_file[i]);
     }
 }
 
@@ -440,8 +323,8 @@ static void a_line_may_have_eleven_megabytes(void **state)
 /* Its process reads no more: the request is longer than a pipe holds. */
 static void a_program_that_stops_reading_is_replaced(void **state)
 {
-    const struct row row = {"stops_reading", "exec", -ETIMEDOUT,
-                            "did not answer"};
+    const struct zoo_row row = {"stops_reading", "exec", -ETIMEDOUT,
+                                "did not answer"};
     struct bench_room *room = *state;
     AUTO_FD int fd = memory_file('q', 4 * 1024 * 1024);
     struct limits limits = within(room, LONG_MS);
@@ -461,22 +344,7 @@ static void a_program_that_stops_reading_is_replaced(void **state)
 
 /* ---- Life ---- */
 
-static const struct row open_rows[] = {
-    {"session_without_id", "open", -EPROTO, "without an id"},
-    {"session_with_a_number", "open", -EPROTO, "without an id"},
-    {"session_with_empty_id", "open", -EPROTO, "without an id"},
-    {"session_too_large", "open", -EFBIG, "too long"},
-    {"nothing", "open", -EPROTO, "without an id"},
-    {"text_as_result", "open", -EPROTO, "without an id"},
-    {"words", "open", -EPROTO, "sent no JSON"},
-    {"dies", "open", -ENOTCONN, "no more disk"},
-    {"hangs", "open", -ETIMEDOUT, "did not answer"},
-    {"try_for_ever", "open", -EAGAIN, "busy: later"},
-    {"session_without_cwd", "open", 0, NULL},
-    {"session_without_capabilities", "open", 0, NULL},
-};
-
-static void an_open_survives(struct bench_room *room, const struct row *row)
+static void an_open_survives(struct bench_room *room, const struct zoo_row *row)
 {
     struct limits limits = within(room, patience(row));
     struct err err = ERR_INIT;
@@ -499,25 +367,13 @@ static void an_open_survives(struct bench_room *room, const struct row *row)
 
 static void opens_survive(void **state)
 {
-    for (size_t i = 0; i < ARRAY_SIZE(open_rows); i++) {
-        an_open_survives(*state, &open_rows[i]);
+    for (size_t i = 0; i < zoo_open_count; i++) {
+        an_open_survives(*state, &zoo_open[i]);
     }
     works(*state);
 }
 
-static const struct row close_rows[] = {
-    {"try_again", "close", 0, NULL},
-    {"no_such_method", "close", 0, NULL}, /* Its group is cleaned. */
-    {"session_unknown", "close", 0, NULL},
-    {"error_is_empty", "close", 0, NULL},
-    {"no_count", "cleanup_group", 0, NULL},
-    {"a_count_of_text", "cleanup_group", 0, NULL},
-    {"dies", "close", -ENOTCONN, "no more disk"},
-    {"hangs", "close", -ETIMEDOUT, "did not answer"},
-    {"try_for_ever", "close", -EAGAIN, "busy: later"},
-};
-
-static void a_close_survives(struct bench_room *room, const struct row *row)
+static void a_close_survives(struct bench_room *room, const struct zoo_row *row)
 {
     struct limits limits = within(room, patience(row));
     struct err err = ERR_INIT;
@@ -536,15 +392,15 @@ static void closes_survive(void **state)
 {
     struct bench_room *room = *state;
 
-    for (size_t i = 0; i < ARRAY_SIZE(close_rows); i++) {
-        a_close_survives(room, &close_rows[i]);
+    for (size_t i = 0; i < zoo_close_count; i++) {
+        a_close_survives(room, &zoo_close[i]);
     }
     works(room);
 }
 
 static void a_session_that_nobody_knows_is_lost(void **state)
 {
-    const struct row row = {"session_unknown", "exec", -ESTALE, "who?"};
+    const struct zoo_row row = {"session_unknown", "exec", -ESTALE, "who?"};
     struct bench_room *room = *state;
     struct buf out = BUF_INIT(100);
     struct err err = ERR_INIT;
@@ -570,7 +426,7 @@ static void a_session_that_nobody_knows_is_lost(void **state)
 
 static void an_engine_that_is_silent_is_unreachable(void **state)
 {
-    static const struct row rows[] = {
+    static const struct zoo_row rows[] = {
         {"dies", "capabilities", -ENOTCONN, "no more disk"},
         {"words", "capabilities", -ENOTCONN, "sent no JSON"},
         {"hangs", "capabilities", -ETIMEDOUT, "did not answer"},
@@ -615,8 +471,8 @@ static void a_program_that_cannot_be_started_is_named(void **state)
     struct bench_room *room = *state;
 
     for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-        const struct row row = {rows[i].config, "open", rows[i].rc,
-                                rows[i].says};
+        const struct zoo_row row = {rows[i].config, "open", rows[i].rc,
+                                    rows[i].says};
         struct limits limits = within(room, LONG_MS);
         struct err err = ERR_INIT;
         struct bench_box box;
@@ -634,22 +490,19 @@ static void files_are_used_beside_a_command(void **state)
 {
     struct bench_room *room = *state;
     struct bench_run run;
-    int64_t round_trip, begin;
+    int64_t begin, took;
 
-    works(room);
-    begin = clock_ms();
-    works(room);
-    round_trip = clock_ms() - begin; /* Of two, in fact. */
-    (void)bench_script(&room->bench, &room->box, "echo go; sleep 1.5", &run);
+    (void)bench_script(&room->bench, &room->box, "echo go; sleep 60", &run);
     bench_says(&run, "go\n");
+    begin = clock_ms();
     for (int i = 0; i < 4; i++) {
-        begin = clock_ms();
         works(room);
-        assert_true(clock_ms() - begin <= 2 * round_trip + 200);
     }
-    assert_int_equal(run.exited, 0);
+    took = clock_ms() - begin;
+    cancel_fire(&run.cancel);
     bench_closed(&run);
     bench_run_done(&run);
+    assert_true(took < 20000);
 }
 
 static void a_shutdown_that_hangs_is_not_waited_for(void **state)
@@ -658,7 +511,7 @@ static void a_shutdown_that_hangs_is_not_waited_for(void **state)
     int64_t begin;
 
     works(room);
-    arm(&(struct row){.beast = "hangs", .method = "shutdown"});
+    arm(&(struct zoo_row){.beast = "hangs", .method = "shutdown"});
     begin = clock_ms();
     bench_reopen(&room->bench);
     assert_true(clock_ms() - begin < 2000 + SLACK_MS);

@@ -105,9 +105,16 @@ static void rename_does_what_its_flags_say(void **state)
         renameat2(AT_FDCWD, W("b"), AT_FDCWD, W("c"), RENAME_NOREPLACE),
         EEXIST);
     expect_ok(renameat2(AT_FDCWD, W("b"), AT_FDCWD, W("d"), RENAME_NOREPLACE));
-    expect_ok(renameat2(AT_FDCWD, W("c"), AT_FDCWD, W("d"), RENAME_EXCHANGE));
-    expect_text(W("c"), "a");
-    expect_text(W("d"), "c");
+    if (renameat2(AT_FDCWD, W("c"), AT_FDCWD, W("d"), RENAME_EXCHANGE) < 0) {
+        /* An engine may lack it: not done, and said so. */
+        assert_int_equal(errno, EINVAL);
+        assert_true(mnt_scripts());
+        expect_text(W("c"), "c");
+        expect_text(W("d"), "a");
+    } else {
+        expect_text(W("c"), "a");
+        expect_text(W("d"), "c");
+    }
     expect_errno(renameat2(AT_FDCWD, W("c"), AT_FDCWD, W("d"), RENAME_WHITEOUT),
                  EINVAL);
     expect_errno(
@@ -378,8 +385,8 @@ static unsigned list(const char *path, bool compare)
 
 static void ten_thousand_entries_list_once_each(void **state)
 {
-    /* mem looks at each name in turn. */
-    unsigned count = mnt_local() ? 10000 : 2000;
+    /* mem looks at each name in turn, and scripts make one in 30 ms. */
+    unsigned count = mnt_local() ? 10000 : mnt_scripts() ? 200 : 2000;
     char script[256];
     char want[32];
 

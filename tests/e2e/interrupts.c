@@ -20,7 +20,7 @@ static const char *long_sleep(void)
 {
     static char text[64];
 
-    (void)snprintf(text, sizeof(text), mnt_local() ? "sleep 29.%d%u" : "hang",
+    (void)snprintf(text, sizeof(text), mnt_sh() ? "sleep 29.%d%u" : "hang",
                    (int)getpid(), mnt.tests);
     return text;
 }
@@ -31,8 +31,8 @@ static const char *short_sleep(int ms)
     static char text[64];
 
     (void)snprintf(text, sizeof(text),
-                   mnt_local() ? "sleep %d.%03d\necho done"
-                               : "sleep %d%03d\necho done",
+                   mnt_sh() ? "sleep %d.%03d\necho done"
+                            : "sleep %d%03d\necho done",
                    ms / 1000, ms % 1000);
     return text;
 }
@@ -99,13 +99,13 @@ static void a_fatal_signal_ends_a_waiting_writer_and_its_command(void **state)
 
         (void)e2e_setup(state);
         (void)snprintf(script, sizeof(script),
-                       mnt_local() ? "%s & %s0; wait" : "%s %s", long_sleep(),
+                       mnt_sh() ? "%s & %s0; wait" : "%s %s", long_sleep(),
                        long_sleep());
         child = waiting_writer(script);
-        assert_true(!mnt_local() || process_exists(long_sleep()));
+        assert_true(!mnt_sh() || process_exists(long_sleep()));
         start = clock_ms();
         expect_ends(&child, fatal[i]);
-        eventually(!mnt_local() || !process_exists(long_sleep()));
+        eventually(!mnt_sh() || !process_exists(long_sleep()));
         eventually_text(in("execs/1/status"), "killed\n");
         expect_text(in("status"), "running\n");
         took = took < clock_ms() - start ? took : clock_ms() - start;
@@ -343,7 +343,7 @@ static void ctrl_c_in_a_shell_ends_the_command(void **state)
     expect_ok(kill(-child.pid, SIGINT));
     assert_int_equal(child_end(&child, INTERRUPT_MS), 9);
     eventually_text(in("execs/1/status"), "killed\n");
-    eventually(!mnt_local() || !process_exists(long_sleep()));
+    eventually(!mnt_sh() || !process_exists(long_sleep()));
 }
 
 static const struct CMUnitTest tests[] = {

@@ -125,6 +125,16 @@ bool mnt_local(void)
     return strcmp(mnt.provider, "local") == 0;
 }
 
+bool mnt_sh(void)
+{
+    return strcmp(mnt.provider, "mem") != 0;
+}
+
+bool mnt_scripts(void)
+{
+    return strcmp(mnt.provider, "jsonl") == 0;
+}
+
 void mnt_session(const char *id)
 {
     if (mkdir(at("sessions/%s", id), 0700) != 0) {
@@ -512,7 +522,7 @@ static void directories_make(void)
     (void)snprintf(mnt.words, sizeof(mnt.words), "%.400s/words", mnt.dir);
     (void)mkdir(mnt.path, 0700);
     (void)mkdir(mnt.control, 0700);
-    put_ok(mnt.words, mnt_local() ? words_of_sh : words_of_mem);
+    put_ok(mnt.words, mnt_sh() ? words_of_sh : words_of_mem);
 }
 
 /* At home a test that cannot run is a skip, in CI a failure. */

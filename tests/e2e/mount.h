@@ -24,7 +24,7 @@ enum {
 };
 
 struct mnt {
-    const char *provider;        /* mem or local */
+    const char *provider;        /* mem, local or jsonl */
     const char *options;         /* More -o options of the next daemon, each
                                     with a comma before it; NULL: none. */
     pid_t pid;                   /* Of the daemon; 0: none runs. */
@@ -123,6 +123,10 @@ void mnt_running(void);
 
 /** @return whether the provider is `local` */
 bool mnt_local(void);
+/** @return whether commands are for a shell; else they are words of `mem` */
+bool mnt_sh(void);
+/** @return whether files are used by scripts in the sandbox: `jsonl` */
+bool mnt_scripts(void);
 
 /**
  * Tells the mem provider to misbehave.

@@ -172,7 +172,7 @@ static NORETURN void shell_exec(const char *script, int out)
     (void)setenv("T", dir, 1);
     (void)setenv("STATE", mnt.state, 1);
     (void)setenv("CONTROL", mnt.control, 1);
-    (void)setenv("NAP", mnt_local() ? "sleep 0.7\n" : "sleep 700\n", 1);
+    (void)setenv("NAP", mnt_sh() ? "sleep 0.7\n" : "sleep 700\n", 1);
     (void)setenv("HOME", mnt.dir, 1);
     (void)setenv("LC_ALL", "C.UTF-8", 1);
     /* Version managers' wrappers in PATH would be what is measured. */
@@ -183,8 +183,8 @@ static NORETURN void shell_exec(const char *script, int out)
     if (chdir(mnt.session) != 0) {
         _exit(126);
     }
-    (void)setenv("KILL9", mnt_local() ? "kill -9 $$\n" : "kill 9\n", 1);
-    (void)setenv("ERR", mnt_local() ? "echo err >&2\n" : "err err\n", 1);
+    (void)setenv("KILL9", mnt_sh() ? "kill -9 $$\n" : "kill 9\n", 1);
+    (void)setenv("ERR", mnt_sh() ? "echo err >&2\n" : "err err\n", 1);
     (void)setenv("BASH_ENV", mnt.words, 1);
     (void)execl("/bin/bash", "bash", "-c", script, (char *)NULL);
     _exit(127);

@@ -1,20 +1,33 @@
 #!/bin/sh
 # Runs a test with sandbox_program.py, or another program of this directory, as
-# what `jsonl` starts: its config is the last argument of the test. What the
-# program leaves behind ends with a pid namespace.
-# usage: with_program.sh PROGRAM TEST ARGUMENT...
+# what `jsonl` starts. Its config is the last argument of the test; with --mount
+# it is that of the mount's default profile instead. What the program leaves
+# behind ends with a pid namespace.
+# usage: with_program.sh [--mount] PROGRAM TEST ARGUMENT...
 set -u
 
+mount=
+if [ "$1" = --mount ]; then
+    mount=yes
+    shift
+fi
 here=$(cd "$(dirname "$0")" && pwd)
 program=$here/$1
 shift
 FAKE_ROOT=$(mktemp -d "${TMPDIR:-/tmp}/sessionfs-fake.XXXXXX") || exit 1
 FAKE_SCHEMA=$here/../e2e/sandbox.v1.schema.json
-[ -f "$FAKE_SCHEMA" ] || FAKE_SCHEMA=
 export FAKE_ROOT FAKE_SCHEMA
 config=$(printf '{"program":"%s","env":["PATH","HOME","FAKE_ROOT","FAKE_SCHEMA"]}' \
     "$program")
-unshare --pid --fork --mount-proc --kill-child "$@" "$config"
+if [ "$mount" ]; then
+    mkdir "$FAKE_ROOT/profiles"
+    printf '{"provider":"jsonl","auto_start":false,"provider_config":%s}' \
+        "$config" >"$FAKE_ROOT/profiles/default.json"
+    export SESSIONFS_OPTIONS=",profiles=$FAKE_ROOT/profiles"
+else
+    set -- "$@" "$config"
+fi
+unshare --pid --fork --mount-proc --kill-child "$@"
 rc=$?
 rm -rf "$FAKE_ROOT"
 exit $rc
