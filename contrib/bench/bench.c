@@ -3,7 +3,7 @@
  * took, as a table, JSON and a chart. contrib/bench/run makes the directories.
  *
  * usage: bench [--quick] [--rounds N] [--only NAME] [--json FILE]
- *              [--chart FILE] [--note KEY=VALUE]... [--session DIR]
+ *              [--chart FILE] [--note KEY=VALUE]... [--sessions DIR]
  *              [--beside NAME=COMMAND]... SCRATCH TARGET=DIR...
  *
  * SCRATCH is an empty directory for what is worked on. The first target is what
@@ -20,6 +20,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -28,14 +29,16 @@ enum {
 };
 
 static const struct scale scale_full = {
-    .rounds = 9,
-    .files = 2000,
-    .pieces = 64,
-    .blocks = 20000,
-    .dirs = 100,
-    .units = 24,
-    .transactions = 200,
+    .rounds = 7,
+    .files = 1000,
+    .pieces = 32,
+    .blocks = 10000,
+    .dirs = 50,
+    .units = 12,
+    .transactions = 100,
     .commands = 400,
+    .snapshots = 20,
+    .many = 100000,
 };
 
 static const struct scale scale_quick = {
@@ -47,6 +50,8 @@ static const struct scale scale_quick = {
     .units = 2,
     .transactions = 20,
     .commands = 40,
+    .snapshots = 3,
+    .many = 2000,
 };
 
 struct options {
@@ -54,7 +59,7 @@ struct options {
     const char *only;
     const char *json;
     const char *chart;
-    const char *session;
+    const char *sessions;
     const char *beside[TARGETS_MAX];
     size_t beside_count;
 };
@@ -219,7 +224,7 @@ static void set_option(struct options *options, struct report *report, int flag,
         options->chart = text;
         break;
     case 's':
-        options->session = text;
+        options->sessions = text;
         break;
     case 'b':
         if (options->beside_count < TARGETS_MAX && strchr(text, '=')) {
@@ -246,7 +251,7 @@ static int read_options(int argc, char **argv, struct options *options,
         {"json", required_argument, NULL, 'j'},
         {"chart", required_argument, NULL, 'c'},
         {"note", required_argument, NULL, 'n'},
-        {"session", required_argument, NULL, 's'},
+        {"sessions", required_argument, NULL, 's'},
         {"beside", required_argument, NULL, 'b'},
         {NULL, 0, NULL, 0},
     };
@@ -314,6 +319,26 @@ static int tell(const struct report *report, const struct options *options)
     return rc;
 }
 
+static int measure_sessions(struct report *report,
+                            const struct options *options)
+{
+    AUTO_FD int sessions =
+        open(options->sessions, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    AUTO_FD int session = -1;
+    int rc;
+
+    if (sessions < 0 || mkdirat(sessions, "command", 0755) < 0) {
+        return -errno;
+    }
+    session = openat(sessions, "command", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (session < 0) {
+        return -errno;
+    }
+    rc = latencies_measure(report, session, options->beside,
+                           options->beside_count);
+    return rc < 0 ? rc : snapshots_measure(report, sessions);
+}
+
 int main(int argc, char **argv)
 {
     static struct report report;
@@ -321,13 +346,11 @@ int main(int argc, char **argv)
     struct options options = {.scale = scale_full};
     int first = read_options(argc, argv, &options, &report);
     AUTO_FREE char *scratch = realpath(argv[first], NULL);
-    AUTO_FREE char *session =
-        options.session ? realpath(options.session, NULL) : NULL;
     bool good;
     int rc = 0;
 
-    if (!scratch || (options.session && !session)) {
-        fail("a directory", -errno);
+    if (!scratch) {
+        fail("the scratch directory", -errno);
     }
     report.scale = &options.scale;
     report.targets = targets;
@@ -336,17 +359,17 @@ int main(int argc, char **argv)
     }
     report.count = choose_rows(options.only, report.results);
     set_environment(scratch);
-    prepare(&report, scratch);
-    good = measure_all(&report);
-    if (session) {
-        rc = latencies_measure(&report, session, options.beside,
-                               options.beside_count);
-    }
-    if (rc == 0) {
-        rc = tell(&report, &options);
+    if (options.sessions) {
+        rc = measure_sessions(&report, &options);
     }
     if (rc < 0) {
-        fail("the end", rc);
+        fail("a session", rc);
+    }
+    prepare(&report, scratch);
+    good = measure_all(&report);
+    rc = tell(&report, &options);
+    if (rc < 0) {
+        fail("the result", rc);
     }
     return good ? 0 : 1;
 }

@@ -34,7 +34,9 @@ struct scale {
     unsigned dirs;         /* In the source tree, 20 files each. */
     unsigned units;        /* C files to compile. */
     unsigned transactions; /* Of the database. */
-    unsigned commands;     /* For each latency. */
+    unsigned commands;     /* For the latency of one. */
+    unsigned snapshots;    /* For the latency of one. */
+    unsigned many;         /* Files in the larger workspace. */
 };
 
 enum kind {
@@ -114,12 +116,21 @@ unsigned random_next(unsigned *seed);
 
 /* ---- latency.c ---- */
 
-/* Measures what only a session does. `beside`: NAME=COMMAND of other programs
+/* Measures a command in a session. `beside`: NAME=COMMAND of other programs
  * that do as much as `exec true`. */
-MUST_USE int latencies_measure(struct report *report, const char *session,
+MUST_USE int latencies_measure(struct report *report, int session,
                                const char *const *beside, size_t count);
 
+/* ---- snapshots.c ---- */
+
+/* Measures checkpoints, restores and forks in new sessions. `sessions` is that
+ * directory of a mount. */
+MUST_USE int snapshots_measure(struct report *report, int sessions);
+
 /* ---- report.c ---- */
+
+/* Adds one; NAN: cannot. The name is borrowed. */
+void report_latency(struct report *report, const char *name, double us);
 
 /* The ratio of a target to the base; NAN: there is none. */
 double ratio_of(const struct result *result, size_t target);

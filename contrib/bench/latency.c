@@ -1,8 +1,6 @@
 /* What only a session does, beside what does as much. See bench.h. */
 #include "contrib/bench/bench.h"
 
-#include "core/cleanup.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -109,15 +107,6 @@ static int measure_all(struct piece *pieces, size_t count, int session,
     return 0;
 }
 
-static void add(struct report *report, const char *name, double us,
-                double bound)
-{
-    if (report->latency_count < ROWS_MAX) {
-        report->latencies[report->latency_count++] =
-            (struct latency){.name = name, .us = us, .bound = bound};
-    }
-}
-
 /* Splits NAME=WORD WORD… in place. */
 static void split(char *text, const char **name, char *argv[WORDS])
 {
@@ -135,7 +124,7 @@ static void split(char *text, const char **name, char *argv[WORDS])
     argv[count] = NULL;
 }
 
-int latencies_measure(struct report *report, const char *session,
+int latencies_measure(struct report *report, int session,
                       const char *const *beside, size_t count)
 {
     static char sh[] = "sh";
@@ -148,14 +137,10 @@ int latencies_measure(struct report *report, const char *session,
         {.name = "sh -c true", .run = spawn_it},
     };
     static char *argv[TARGETS_MAX][WORDS];
-    AUTO_FD int dir = open(session, O_PATH | O_DIRECTORY | O_CLOEXEC);
     unsigned times = report->scale->commands;
     size_t all = 3;
     int rc;
 
-    if (dir < 0) {
-        return -errno;
-    }
     for (size_t i = 0; i < all; i++) {
         pieces[i].argv = sh_true;
         pieces[i].times = times;
@@ -168,11 +153,12 @@ int latencies_measure(struct report *report, const char *session,
         piece->argv = argv[i];
         piece->times = times / BESIDE_PART;
     }
-    rc = measure_all(pieces, all, dir, times);
+    rc = measure_all(pieces, all, session, times);
     for (size_t i = 0; i < all && rc == 0; i++) {
         unsigned n = pieces[i].times;
 
-        add(report, pieces[i].name, n ? median(pieces[i].us, n) : NAN, 0);
+        report_latency(report, pieces[i].name,
+                       n ? median(pieces[i].us, n) : NAN);
     }
     if (rc == 0) {
         report->latencies[0].bound = EXEC_BOUND * report->latencies[1].us;

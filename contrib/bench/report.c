@@ -16,6 +16,14 @@ enum {
     MS = 1000, /* Microseconds. */
 };
 
+void report_latency(struct report *report, const char *name, double us)
+{
+    if (report->latency_count < ROWS_MAX) {
+        report->latencies[report->latency_count++] =
+            (struct latency){.name = name, .us = us};
+    }
+}
+
 double ratio_of(const struct result *result, size_t target)
 {
     return result->us[target] / result->us[0];
@@ -69,7 +77,7 @@ static void print_latencies(const struct report *report, FILE *out)
     for (size_t i = 0; i < report->latency_count; i++) {
         const struct latency *latency = &report->latencies[i];
 
-        (void)fprintf(out, "%s%-24s", i ? "" : "\n", latency->name);
+        (void)fprintf(out, "%s%-32s", i ? "" : "\n", latency->name);
         if (isnan(latency->us)) {
             (void)fprintf(out, " %9s", "-");
         } else {
