@@ -25,7 +25,8 @@
 #include <unistd.h>
 
 enum {
-    SURE = 2, /* Targets that can do everything. */
+    SURE = 2,      /* Targets that can do everything. */
+    MOST_S = 600, /* No round begins that would end later. */
 };
 
 static const struct scale scale_full = {
@@ -158,20 +159,27 @@ static size_t choose_rows(const char *only, struct result results[ROWS_MAX])
 static bool measure_all(struct report *report)
 {
     static struct samples samples[ROWS_MAX];
-    unsigned rounds = report->scale->rounds;
+    double start = now_us();
+    double longest = 0;
     bool good = true;
 
-    for (unsigned round = 0; round < rounds; round++) {
+    while (report->rounds < report->scale->rounds &&
+           now_us() + longest < start + MOST_S * 1e6) {
+        double before = now_us();
+
         for (size_t i = 0; i < report->count; i++) {
-            measure_round(report, report->results[i].row, round, &samples[i]);
+            measure_round(report, report->results[i].row, report->rounds,
+                          &samples[i]);
         }
+        report->rounds++;
+        longest = fmax(longest, now_us() - before);
     }
     for (size_t i = 0; i < report->count; i++) {
         for (size_t t = 0; t < report->target_count; t++) {
             bool cannot = samples[i].cannot[t];
 
             report->results[i].us[t] =
-                cannot ? NAN : median(samples[i].us[t], rounds);
+                cannot ? NAN : median(samples[i].us[t], report->rounds);
             good = good && !(cannot && t < SURE);
         }
     }

@@ -87,6 +87,7 @@ struct report {
     size_t target_count;
     struct result results[ROWS_MAX];
     size_t count;
+    unsigned rounds; /* That were measured. */
     struct latency latencies[ROWS_MAX];
     size_t latency_count;
     const char *notes[NOTES_MAX]; /* KEY=VALUE, of the machine. */

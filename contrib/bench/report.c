@@ -64,7 +64,7 @@ static void print_head(const struct report *report, FILE *out)
         (void)fprintf(out, "%s\n", report->notes[i]);
     }
     (void)fprintf(out, "medians of %u rounds; ratios to %s\n\n%-13s %9s ms",
-                  report->scale->rounds, report->targets[0].name, "workload",
+                  report->rounds, report->targets[0].name, "workload",
                   report->targets[0].name);
     for (size_t i = 1; i < report->target_count; i++) {
         (void)fprintf(out, "  %8s", report->targets[i].name);
@@ -201,7 +201,7 @@ int report_json(const struct report *report, const char *path)
     buf_init(&text, JSON_MAX);
     js_set_time(js, "time", clock_wall_us());
     js_set(js, "machine", all_notes(report));
-    js_set_int(js, "rounds", report->scale->rounds);
+    js_set_int(js, "rounds", report->rounds);
     js_set_text(js, "base", report->targets[0].name);
     js_set(js, "workloads", all_rows(report));
     js_set(js, "geometric_mean", all_means(report));

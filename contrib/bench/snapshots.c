@@ -17,6 +17,7 @@ enum {
     NAME = 32,
     CHANGED = 10,
     FEW = 1000,
+    DIR_FILES = 100,
     SAMPLES_MAX = 64,
 };
 
@@ -66,17 +67,17 @@ static int change_files(unsigned turn)
     return rc;
 }
 
+/* By a command, after which there is a checkpoint that has all of them. */
 static int fill(unsigned files)
 {
-    int rc = 0;
+    char script[256];
 
-    for (unsigned i = 0; i < files / 100 && rc == 0; i++) {
-        char dir[NAME];
-
-        (void)snprintf(dir, sizeof(dir), "workspace/d%u", i);
-        rc = mkdir(dir, 0755) < 0 ? -errno : make_files(dir, 'f', 100);
-    }
-    return rc;
+    (void)snprintf(script, sizeof(script),
+                   "d=0; while [ $d -lt %u ]; do mkdir d$d; f=0;"
+                   " while [ $f -lt %d ]; do echo $f >d$d/f$f;"
+                   " f=$((f + 1)); done; d=$((d + 1)); done\n",
+                   files / DIR_FILES, DIR_FILES);
+    return write_file("exec", 0, script);
 }
 
 static int take(unsigned turn)
@@ -157,12 +158,8 @@ static int measure(struct subject *subject, int sessions, unsigned turns)
     if (rc < 0) {
         return rc;
     }
-    /* The first has all of the files to tell. */
-    for (unsigned turn = 0; turn <= turns && rc == 0; turn++) {
+    for (unsigned turn = 0; turn < turns && rc == 0; turn++) {
         rc = one_turn(subject, turn);
-        for (unsigned i = 0; i < PIECES && turn == 0; i++) {
-            subject->counts[i] = 0;
-        }
     }
     subject->error = rc;
     rc = write_file("status", 0, "absent\n");
