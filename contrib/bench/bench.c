@@ -25,7 +25,7 @@
 #include <unistd.h>
 
 enum {
-    SURE = 2,      /* Targets that can do everything. */
+    SURE = 2,     /* Targets that can do everything. */
     MOST_S = 600, /* No round begins that would end later. */
 };
 
