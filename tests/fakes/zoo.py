@@ -11,6 +11,8 @@ import signal
 import sys
 import time
 
+sys.dont_write_bytecode = True  # The sources are not ours to add to.
+
 import sandbox_program as good
 
 ARMED = os.path.join(good.ROOT, "armed")
