@@ -79,20 +79,11 @@ static void refuse(done_fn *done, void *arg, const struct err *err)
     done(arg, -err->code, err);
 }
 
-static void submit(struct session *session, enum job_kind kind,
-                   const char *name, const struct caller *caller, done_fn *done,
-                   void *arg)
-{
-    struct job job = {
-        .kind = kind, .caller = *caller, .done = done, .arg = arg};
-
-    (void)snprintf(job.name, sizeof(job.name), "%s", name);
-    session_submit(session, &job);
-}
-
 void checkpoint_take(struct session *session, const char *name,
                      const struct caller *caller, done_fn *done, void *arg)
 {
+    struct job job = {
+        .kind = JOB_CHECKPOINT, .caller = *caller, .done = done, .arg = arg};
     struct checkpoint known;
     struct err err = ERR_INIT;
     struct err none = ERR_INIT;
@@ -105,7 +96,8 @@ void checkpoint_take(struct session *session, const char *name,
         refuse(done, arg, &err);
         return;
     }
-    submit(session, JOB_CHECKPOINT, name, caller, done, arg);
+    (void)snprintf(job.name, sizeof(job.name), "%s", name);
+    session_submit(session, &job);
 }
 
 /* Asks for work on one that is there, by its number: it has that for ever. */

@@ -67,8 +67,8 @@ static int keep_text(struct session *session, uint64_t from, uint64_t to,
     int rc = checkpoint_changes(session, &span, &text, err);
 
     buf_done(&text);
-    if (rc == -EOPNOTSUPP || rc == -ENOENT) {
-        err_clear(err); /* There is nothing to be kept. */
+    if (rc == -EOPNOTSUPP || rc == -ENOENT || rc == -EFBIG) {
+        err_clear(err); /* There is nothing that could be kept. */
         rc = 0;
     }
     return rc;

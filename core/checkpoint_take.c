@@ -182,13 +182,8 @@ static void writing_done(struct writing *writing)
 static int find_writing(struct session *session, struct writing *out,
                         struct err *err)
 {
-    struct workspace *tree;
-    int rc;
-
-    mutex_lock(&session->lock);
-    tree = session->tree ? ws_ref(session->tree) : NULL;
-    mutex_unlock(&session->lock);
-    rc = tree ? ws_writers(tree, add_writer, out) : 0;
+    struct workspace *tree = session_files_tree(session, NULL);
+    int rc = tree ? ws_writers(tree, add_writer, out) : 0;
     ws_unref(tree);
     return rc < 0 ? err_set(err, -rc, "cannot learn which files are open") : 0;
 }

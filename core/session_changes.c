@@ -28,6 +28,10 @@ int session_changes(struct session *session, const struct provider_span *span,
     rc = provider_changes(call.provider, &call.sandbox, span, &limits, add_line,
                           out, err);
     session_call_done(&call);
+    if (rc == -EFBIG) {
+        return err_set(err, EFBIG, "what changed takes over %zu bytes to tell",
+                       out->cap);
+    }
     if (rc == 0 && !span->from && !span->to) {
         mutex_lock(&session->lock);
         session->changes_size = out->size;

@@ -414,14 +414,15 @@ void session_files_open(struct session *session)
     }
 }
 
-/* The tree with a reference, where there is one; and whether commands run. */
-static struct workspace *tree_of(struct session *session, bool *commands)
+struct workspace *session_files_tree(struct session *session, bool *commands)
 {
     struct workspace *tree;
 
     mutex_lock(&session->lock);
     tree = session->tree ? ws_ref(session->tree) : NULL;
-    *commands = session->command_runs || session->background;
+    if (commands) {
+        *commands = session->command_runs || session->background;
+    }
     mutex_unlock(&session->lock);
     return tree;
 }
@@ -429,7 +430,7 @@ static struct workspace *tree_of(struct session *session, bool *commands)
 void session_files_changed(struct session *session)
 {
     bool commands;
-    struct workspace *tree = tree_of(session, &commands);
+    struct workspace *tree = session_files_tree(session, &commands);
 
     if (tree) {
         ws_changed(tree);
@@ -442,7 +443,7 @@ static int send_within(struct session *session, const struct limits *limits,
                        struct err *err)
 {
     bool commands;
-    struct workspace *tree = tree_of(session, &commands);
+    struct workspace *tree = session_files_tree(session, &commands);
     int rc = 0;
 
     if (tree) {
@@ -475,8 +476,7 @@ void session_files_end(struct session *session, int64_t deadline_ms)
 
 bool session_files_unsent(struct session *session)
 {
-    bool commands;
-    struct workspace *tree = tree_of(session, &commands);
+    struct workspace *tree = session_files_tree(session, NULL);
     bool unsent = tree && ws_unsent(tree);
 
     ws_unref(tree);

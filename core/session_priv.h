@@ -360,6 +360,10 @@ bool session_idle_due_locked(struct session *session) REQUIRES(session->lock);
 MUST_USE int session_files_close(struct session *session, int64_t deadline_ms,
                                  struct err *err) EXCLUDES(session->lock);
 void session_files_open(struct session *session) EXCLUDES(session->lock);
+/* The tree with a reference, NULL where there is none; and whether commands
+ * run, unless that is NULL. */
+struct workspace *session_files_tree(struct session *session, bool *commands)
+    EXCLUDES(session->lock);
 /* What the tree keeps of files is asked for again. */
 void session_files_changed(struct session *session) EXCLUDES(session->lock);
 /* Sends what was written through the mount and is not with the engine yet. */

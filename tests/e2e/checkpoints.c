@@ -129,6 +129,17 @@ static const struct script named[] = {
      "grep -o 'No such.*'; in_write f 5; cat execs/5/changes; ls checkpoints\n",
      "1\n4\nM\tf\nA\tg\nA\tg\n1\nA\tg\nM\tg\nM\tg\n"
      "No such file or directory\nM\tf\n1\n6\n"},
+    {"one is dropped also where what changed since is more than a file shows",
+     "in_write f one; mkdir checkpoints/good; (cd workspace; python3 - "
+     "<<'END'\n"
+     "import os\n"
+     "for i in range(15):\n"
+     "    os.mkdir(b'\\xff' * 250); os.chdir(b'\\xff' * 250)\n"
+     "for i in range(1200): open(str(i), 'w').close()\n"
+     "END\n"
+     "); mkdir checkpoints/many; cat changes/many 2>&1 | grep -o 'File too.*'\n"
+     "echo 'drop good' > checkpoints.log; ls checkpoints\n",
+     "File too large\n1\nmany\n"},
     {"what is written to checkpoints.log is drop and a name",
      "in_write f one\n"
      "for w in drop 'drop a b' 'keep 1' 1; do\n"
