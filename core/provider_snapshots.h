@@ -22,19 +22,12 @@ struct snapshot_ask {
     /* Paths of files that are open for writing through the mount, so that
      * their times do not tell whether they have changed; NULL-terminated. */
     const char *const *writing;
-    /* Nothing is open in the workspace through the mount, and the roots that
-     * were taken are not used any more: another directory may take its place.
-     */
-    bool still;
 };
 
 /* What a checkpoint has cost. */
 struct snapshot_made {
     uint64_t changed; /* Paths that differ from the checkpoint before. */
     uint64_t bytes;   /* That the store has grown by. */
-    /* Another directory has become the workspace (only where `still`): its root
-     * is to be taken anew. */
-    bool moved;
 };
 
 struct provider_snapshots {
