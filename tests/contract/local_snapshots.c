@@ -150,11 +150,13 @@ static void what_is_stored_in_memory_is_kept(void **state)
         "f = open(\"m\", \"r+b\")\n"
         "m = mmap.mmap(f.fileno(), 8192)\n"
         "m[0] = 65\n"
+        "open(\"done\", \"w\").close()\n"
         "for i in range(4):\n"
         "    open(\"go\").read()\n"
         "    m[1 + i] = 66 + i\n"
         "    open(\"done\", \"w\").close()\n"
-        "' >/dev/null 2>&1 &";
+        "' >/dev/null 2>&1 &\n"
+        "while ! [ -e done ]; do sleep 0.01; done";
     struct model model;
 
     model_make(*state, &model);
