@@ -19,6 +19,10 @@
 #include <stdatomic.h>
 #include <sys/statvfs.h>
 
+enum {
+    WCALL_MOST_MS = 60 * 1000 /* For an engine's answers to one request. */
+};
+
 /* An open file or directory, as fi->fh; shared with requests that run. */
 struct wopen {
     struct held held; /* While the kernel has it. */

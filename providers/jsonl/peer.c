@@ -5,12 +5,12 @@
 #include "core/clock.h"
 #include "core/json_bytes.h"
 #include "core/log.h"
+#include "core/spawn.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -26,6 +26,7 @@ enum {
 
 /* ---- The process ---- */
 
+/* Returns a positive errno. */
 static int add_actions(posix_spawn_file_actions_t *actions, const int ends[3])
 {
     int rc = 0;
@@ -36,46 +37,22 @@ static int add_actions(posix_spawn_file_actions_t *actions, const int ends[3])
     return rc;
 }
 
-static int set_attributes(posix_spawnattr_t *attributes)
-{
-    sigset_t all;
-    sigset_t none;
-    int rc;
-
-    (void)sigfillset(&all);
-    (void)sigemptyset(&none);
-    /* A session of its own: the terminal's Ctrl-C is not for it. */
-    rc = posix_spawnattr_setflags(attributes, POSIX_SPAWN_SETSID |
-                                                  POSIX_SPAWN_SETSIGDEF |
-                                                  POSIX_SPAWN_SETSIGMASK);
-    if (rc == 0) {
-        rc = posix_spawnattr_setsigdefault(attributes, &all);
-    }
-    return rc == 0 ? posix_spawnattr_setsigmask(attributes, &none) : rc;
-}
-
 static int spawn(const struct program *program, const int ends[3], pid_t *out,
                  struct err *err)
 {
     posix_spawn_file_actions_t actions;
-    posix_spawnattr_t attributes;
     int rc;
 
     (void)posix_spawn_file_actions_init(&actions);
-    (void)posix_spawnattr_init(&attributes);
-    rc = add_actions(&actions, ends);
+    rc = -add_actions(&actions, ends);
     if (rc == 0) {
-        rc = set_attributes(&attributes);
+        rc = spawn_program(program->argv[0], &actions, program->argv,
+                           program->env, out);
     }
-    if (rc == 0) {
-        rc = posix_spawnp(out, program->argv[0], &actions, &attributes,
-                          program->argv, program->env);
-    }
-    (void)posix_spawnattr_destroy(&attributes);
     (void)posix_spawn_file_actions_destroy(&actions);
-    return rc ? err_set(err, ENOTCONN, "cannot start '%s': %s",
-                        program->argv[0], strerror(rc))
-              : 0;
+    return rc < 0 ? err_set(err, ENOTCONN, "cannot start '%s': %s",
+                            program->argv[0], strerror(-rc))
+                  : 0;
 }
 
 /* A pipe whose ends are out of the way of those that a child has. */

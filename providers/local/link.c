@@ -3,6 +3,7 @@
 
 #include "core/cleanup.h"
 #include "core/clock.h"
+#include "core/spawn.h"
 #include "providers/local/cgroup.h"
 #include "providers/local/wire.h"
 
@@ -12,7 +13,6 @@
 #include <limits.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -64,6 +64,7 @@ struct start {
     int listens; /* -1: it cannot be found by another daemon. */
 };
 
+/* Returns a positive errno. */
 static int add_actions(const struct link *link,
                        posix_spawn_file_actions_t *actions,
                        const struct start *start)
@@ -89,24 +90,6 @@ static int add_actions(const struct link *link,
     return rc;
 }
 
-static int set_attributes(posix_spawnattr_t *attributes)
-{
-    sigset_t all;
-    sigset_t none;
-    int rc;
-
-    (void)sigfillset(&all);
-    (void)sigemptyset(&none);
-    /* A session of its own: the terminal's Ctrl-C is not for it. */
-    rc = posix_spawnattr_setflags(attributes, POSIX_SPAWN_SETSID |
-                                                  POSIX_SPAWN_SETSIGDEF |
-                                                  POSIX_SPAWN_SETSIGMASK);
-    if (rc == 0) {
-        rc = posix_spawnattr_setsigdefault(attributes, &all);
-    }
-    return rc == 0 ? posix_spawnattr_setsigmask(attributes, &none) : rc;
-}
-
 static int spawn(const struct link *link, const struct start *start, pid_t *out,
                  struct err *err)
 {
@@ -116,24 +99,18 @@ static int spawn(const struct link *link, const struct start *start, pid_t *out,
     char *argv[] = {name, link->user_ns < 0 ? NULL : again, NULL};
     char *env[] = {NULL}; /* Secrets of ours are not for it. */
     posix_spawn_file_actions_t actions;
-    posix_spawnattr_t attributes;
     int rc = find_program(path, err);
 
     if (rc < 0) {
         return rc;
     }
     (void)posix_spawn_file_actions_init(&actions);
-    (void)posix_spawnattr_init(&attributes);
-    rc = add_actions(link, &actions, start);
+    rc = -add_actions(link, &actions, start);
     if (rc == 0) {
-        rc = set_attributes(&attributes);
+        rc = spawn_program(path, &actions, argv, env, out);
     }
-    if (rc == 0) {
-        rc = posix_spawn(out, path, &actions, &attributes, argv, env);
-    }
-    (void)posix_spawnattr_destroy(&attributes);
     (void)posix_spawn_file_actions_destroy(&actions);
-    return rc ? err_set(err, rc, "cannot start '%s'", path) : 0;
+    return rc < 0 ? err_set(err, -rc, "cannot start '%s'", path) : 0;
 }
 
 void link_end_keeper(struct link *link, int64_t patience_ms)
