@@ -39,6 +39,7 @@ static void direct_free(struct workspace *ws)
     direct_nodes_done(d);
     direct_fd_drop(&d->root);
     cleanup_fd(&d->dir_fd);
+    mutex_done(&d->meeting);
     ws_done(ws);
     free(d->path);
     free(d);
@@ -164,6 +165,7 @@ int ws_new_direct(const struct provider_root *root, uint64_t number,
         free(d);
         return rc;
     }
+    mutex_init(&d->meeting);
     ws_init(&d->base, &direct_ops, &d->root.base);
     d->base.fixed = view->fixed;
     (void)direct_fd_give(&d->root, root->fd); /* Never put: it stays. */

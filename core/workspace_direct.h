@@ -61,8 +61,10 @@ struct direct {
     struct direct_node **buckets;
     size_t n_buckets; /* A power of two. */
     size_t n_nodes;
-    uint64_t serials;    /* Given to nodes so far. */
-    struct list writers; /* Of struct direct_file: open for writing. */
+    uint64_t serials;     /* Given to nodes so far. */
+    struct list writers;  /* Of struct direct_file: open for writing. */
+    struct mutex meeting; /* One at a time of files with more names; before
+                           * base.lock. */
 };
 
 struct direct_file {
@@ -173,6 +175,16 @@ void direct_fd_drop(struct direct_node *node);
  * @return whether it is
  */
 bool direct_fd_same(struct direct_node *node, int fd);
+
+/**
+ * Whether two files are one, when their keys are the same: names of a lower
+ * layer of an overlay are parted when one of them is changed.
+ *
+ * @param a O_PATH of one
+ * @param b O_PATH of the other
+ * @return whether they are; true where that cannot be told
+ */
+bool direct_fd_one(int a, int b);
 
 /** @param dir_fd a readable directory @return whether handles work there */
 bool direct_fd_handles(int dir_fd);

@@ -193,26 +193,88 @@ static void expel_other(struct direct *d, const struct stat *attr, int fd)
     ws_node_unref(&node->base);
 }
 
-int direct_node_meet(struct direct_node *dir, const char *name, int fd,
-                     const struct stat *attr, struct ws_node **out,
-                     struct err *err)
+/* The next node of a key after one, in the order of their making. */
+static struct direct_node *next_ref(struct direct *d, const struct stat *attr,
+                                    uint64_t after)
+{
+    const struct direct_key key = {attr->st_dev, attr->st_ino};
+    struct direct_node *next = NULL;
+
+    mutex_lock(&d->base.lock);
+    for (struct direct_node *node = *bucket(d, &key); node; node = node->next) {
+        if (key_equal(&node->key, &key) && node->serial > after &&
+            (!next || node->serial < next->serial)) {
+            next = node;
+        }
+    }
+    if (next) {
+        (void)ws_node_ref_locked(&next->base);
+    }
+    mutex_unlock(&d->base.lock);
+    return next;
+}
+
+/* Trees that never change part no names. */
+static bool has_names(const struct direct *d, const struct stat *attr)
+{
+    return S_ISREG(attr->st_mode) && attr->st_nlink > 1 && !d->base.fixed;
+}
+
+static bool is_file_of(struct direct_node *node, int fd)
+{
+    struct err ignored = ERR_INIT;
+    int own = direct_fd_get(node, &ignored);
+    bool one = own >= 0 && direct_fd_one(own, fd);
+
+    if (own >= 0) {
+        direct_fd_put(node);
+    }
+    return one;
+}
+
+/* Of files that have one number here, the one that is meant. */
+static struct direct_node *find_one_ref(struct direct *d,
+                                        const struct stat *attr, int fd)
+{
+    struct direct_node *node = next_ref(d, attr, 0);
+
+    while (node && !is_file_of(node, fd)) {
+        uint64_t after = node->serial;
+
+        ws_node_unref(&node->base);
+        node = next_ref(d, attr, after);
+    }
+    return node;
+}
+
+/* Finds or makes a node, with a reference; NULL without memory. */
+static struct direct_node *take_node(struct direct_node *dir, const char *name,
+                                     int fd, const struct stat *attr)
 {
     struct direct *d = direct_tree(dir);
-    const struct direct_key key = {attr->st_dev, attr->st_ino};
-    struct direct_node *node;
+    const bool names = has_names(d, attr);
+    struct direct_node *node = names ? find_one_ref(d, attr, fd) : NULL;
 
-    expel_other(d, attr, fd);
     mutex_lock(&d->base.lock);
-    node = find(d, &key);
-    if (node) {
-        (void)ws_node_ref_locked(&node->base);
-    } else {
-        node = new_node(d, attr);
+    if (!names) {
+        node = find(d, &(struct direct_key){attr->st_dev, attr->st_ino});
+        if (node) {
+            (void)ws_node_ref_locked(&node->base);
+        }
     }
+    node = node ? node : new_node(d, attr);
     if (node) {
         place_locked(d, node, dir, name, false);
     }
     mutex_unlock(&d->base.lock);
+    return node;
+}
+
+static int meet(struct direct_node *dir, const char *name, int fd,
+                const struct stat *attr, struct ws_node **out, struct err *err)
+{
+    struct direct_node *node = take_node(dir, name, fd, attr);
+
     if (!node) {
         (void)close(fd);
         return err_set(err, ENOMEM, "out of memory");
@@ -221,6 +283,23 @@ int direct_node_meet(struct direct_node *dir, const char *name, int fd,
     direct_fd_put(node);
     *out = &node->base;
     return 0;
+}
+
+int direct_node_meet(struct direct_node *dir, const char *name, int fd,
+                     const struct stat *attr, struct ws_node **out,
+                     struct err *err)
+{
+    struct direct *d = direct_tree(dir);
+    int rc;
+
+    expel_other(d, attr, fd);
+    if (!has_names(d, attr)) {
+        return meet(dir, name, fd, attr, out, err);
+    }
+    mutex_lock(&d->meeting);
+    rc = meet(dir, name, fd, attr, out, err);
+    mutex_unlock(&d->meeting);
+    return rc;
 }
 
 void direct_node_moved(const struct ws_move *move, int to_fd)

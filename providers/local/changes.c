@@ -13,6 +13,7 @@
 #include "core/list.h"
 #include "providers/local/below.h"
 #include "providers/local/compare.h"
+#include "providers/local/note.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -20,7 +21,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/xattr.h>
 
 /* How a directory's entries are found. */
 enum look {
@@ -203,19 +203,8 @@ static int tell(const struct walk *walk, char kind, const char *path,
 
 static bool has_note(int fd)
 {
-    static const char *const notes[] = {
-        "trusted.overlay.opaque",
-        "trusted.overlay.redirect",
-        "user.overlay.opaque",
-        "user.overlay.redirect",
-    };
-
-    for (size_t i = 0; i < ARRAY_SIZE(notes); i++) {
-        if (fgetxattr(fd, notes[i], NULL, 0) >= 0) {
-            return true;
-        }
-    }
-    return false;
+    return note_get(fd, NOTE_OPAQUE, NULL, 0) >= 0 ||
+           note_get(fd, NOTE_REDIRECT, NULL, 0) >= 0;
 }
 
 /*

@@ -2,6 +2,7 @@
 #include "providers/local/copy.h"
 
 #include "core/cleanup.h"
+#include "providers/local/note.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -152,12 +153,6 @@ static int copy_content(int src, int dst, const struct stat *attr)
 
 /* ---- Attributes ---- */
 
-static bool is_note(const char *name)
-{
-    return strncmp(name, "trusted.overlay.", 16) == 0 ||
-           strncmp(name, "user.overlay.", 13) == 0;
-}
-
 static int copy_one_xattr(int src, int dst, const char *name)
 {
     AUTO_FREE char *value = malloc(XATTR_SIZE_MAX);
@@ -189,7 +184,7 @@ static int copy_xattrs(int src, int dst)
     size = flistxattr(src, names, (size_t)size);
     for (ssize_t at = 0; rc == 0 && at < size;
          at += (ssize_t)strlen(names + at) + 1) {
-        rc = is_note(names + at) ? 0 : copy_one_xattr(src, dst, names + at);
+        rc = note_is(names + at) ? 0 : copy_one_xattr(src, dst, names + at);
     }
     return size < 0 ? -errno : rc;
 }
@@ -217,16 +212,6 @@ int copy_dir_attr(int src, int dst, struct err *err)
     int rc = fstat(src, &attr) < 0 ? -errno : copy_attr(src, dst, &attr);
 
     return rc < 0 ? err_set(err, -rc, "cannot copy a directory") : 0;
-}
-
-int copy_mark_opaque(int fd)
-{
-    /* Outside the first user namespace the kernel reads the other. */
-    if (fsetxattr(fd, "trusted.overlay.opaque", "y", 1, 0) == 0 ||
-        fsetxattr(fd, "user.overlay.opaque", "y", 1, 0) == 0) {
-        return 0;
-    }
-    return -errno;
 }
 
 /* ---- Names ---- */

@@ -46,10 +46,6 @@ MUST_USE int copy_dir_attr(int src, int dst, struct err *err);
  */
 MUST_USE int copy_open(int dir, const char *name, int flags);
 
-/** Has a directory of a layer hide what lies below. @param fd of it @return 0
- *  or a negative errno */
-MUST_USE int copy_mark_opaque(int fd);
-
 /** @param fd of a directory: of the one of that name in it, on success
  *  @param name in it @return 0 or a negative errno */
 MUST_USE int copy_step_in(int *fd, const char *name);

@@ -4,6 +4,7 @@
 #include "core/cleanup.h"
 #include "providers/local/below.h"
 #include "providers/local/copy.h"
+#include "providers/local/note.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -117,7 +118,7 @@ static int enter(struct lay *lay, const struct scan_node *dir)
         rc = copy_step_in(&lay->dst, dir->name);
     }
     if (rc == 0 && dir->cover && !dir->parent->cover) {
-        rc = copy_mark_opaque(lay->dst);
+        rc = note_set_opaque(lay->dst);
     }
     lay->sum->changed += !dir->old || dir->old->mode != dir->mode;
     lay->sum->bytes += DIR_ROOM;

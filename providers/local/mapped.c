@@ -61,8 +61,7 @@ static int take_line(struct mapped *mapped, char *line)
     line[strcspn(line, "\n")] = '\0';
     if (sscanf(line, "%*s %4s %*s %x:%x %*s %n", rights, &major, &minor, &at) <
             3 ||
-        rights[1] != 'w' || rights[3] != 's' ||
-        makedev(major, minor) != mapped->dev || at == 0) {
+        rights[3] != 's' || makedev(major, minor) != mapped->dev || at == 0) {
         return 0;
     }
     path = line + at;
@@ -162,39 +161,86 @@ static long pid_of(const struct box *box)
     return pid;
 }
 
-static bool find_names(const char *pid, struct stat *out)
-{
-    char path[64];
+/* Processes that are still to be looked at. */
+struct pids {
+    long *pids;
+    size_t count;
+    size_t room;
+};
 
-    (void)snprintf(path, sizeof(path), "/proc/%.20s/ns/pid", pid);
-    return stat(path, out) == 0;
+static int add_pid(struct pids *pids, long pid)
+{
+    if (pids->count == pids->room) {
+        size_t room = pids->room ? pids->room * 2 : 16;
+        long *wide = reallocarray(pids->pids, room, sizeof(*wide));
+
+        if (!wide) {
+            return -ENOMEM;
+        }
+        pids->pids = wide;
+        pids->room = room;
+    }
+    pids->pids[pids->count++] = pid;
+    return 0;
 }
 
-/* All processes in the namespace of process 1. */
-static int take_namespace(struct mapped *mapped, long init)
+static int add_children(struct pids *pids, int tasks, const char *thread)
 {
-    DIR *proc = opendir("/proc");
-    const struct dirent *entry;
-    struct stat ours;
-    struct stat theirs;
-    char name[24];
-    int rc = proc ? 0 : -errno;
+    char path[48];
+    long pid = 0;
+    int fd;
+    FILE *file;
+    int rc = 0;
 
-    (void)snprintf(name, sizeof(name), "%ld", init);
-    if (rc == 0 && !find_names(name, &ours)) {
-        (void)closedir(proc);
+    (void)snprintf(path, sizeof(path), "%.20s/children", thread);
+    fd = openat(tasks, path, O_RDONLY | O_CLOEXEC);
+    file = fd < 0 ? NULL : fdopen(fd, "r");
+    if (!file) {
+        cleanup_fd(&fd);
         return 0;
     }
-    while (rc == 0 && (entry = readdir(proc))) {
-        if (entry->d_name[0] >= '1' && entry->d_name[0] <= '9' &&
-            find_names(entry->d_name, &theirs) &&
-            theirs.st_ino == ours.st_ino) {
-            rc = take_process(mapped, strtol(entry->d_name, NULL, 10));
+    while (rc == 0 && fscanf(file, "%ld", &pid) == 1) {
+        rc = add_pid(pids, pid);
+    }
+    (void)fclose(file);
+    return rc;
+}
+
+static int add_all_children(struct pids *pids, long pid)
+{
+    char path[48];
+    const struct dirent *entry;
+    DIR *tasks;
+    int rc = 0;
+
+    (void)snprintf(path, sizeof(path), "/proc/%ld/task", pid);
+    tasks = opendir(path);
+    while (rc == 0 && tasks && (entry = readdir(tasks))) {
+        if (entry->d_name[0] != '.') {
+            rc = add_children(pids, dirfd(tasks), entry->d_name);
         }
     }
-    if (proc) {
-        (void)closedir(proc);
+    if (tasks) {
+        (void)closedir(tasks);
     }
+    return rc;
+}
+
+/* What runs in a sandbox comes from its process 1, or becomes its child. */
+static int take_below(struct mapped *mapped, long init)
+{
+    struct pids pids = {.count = 0};
+    int rc = add_pid(&pids, init);
+
+    while (rc == 0 && pids.count > 0) {
+        long pid = pids.pids[--pids.count];
+
+        rc = take_process(mapped, pid);
+        if (rc == 0) {
+            rc = add_all_children(&pids, pid);
+        }
+    }
+    free(pids.pids);
     return rc;
 }
 
@@ -208,7 +254,7 @@ int mapped_find(const struct box *box, int workspace, char ***out,
     mapped.dev = attr.st_dev;
     if (rc == 0) {
         rc = box->cgroup >= 0 ? take_groups(&mapped, box->cgroup)
-                              : take_namespace(&mapped, pid_of(box));
+                              : take_below(&mapped, pid_of(box));
     }
     if (rc < 0) {
         mapped_free(mapped.paths);

@@ -1,6 +1,7 @@
 /*
- * Files that a sandbox's processes have mapped so that they can change them:
- * what is stored in such memory need not change a file's times.
+ * Files that a sandbox's processes have mapped and share: what is stored in
+ * such memory need not change a file's times, and what may only be read at one
+ * moment may be written at the next.
  */
 #ifndef SESSIONFS_LOCAL_MAPPED_H
 #define SESSIONFS_LOCAL_MAPPED_H

@@ -7,6 +7,7 @@
 #include "providers/local/keeper.h"
 
 #include "core/cleanup.h"
+#include "providers/local/note.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,7 +16,6 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
-#include <sys/xattr.h>
 
 enum {
     FD_PATH_SIZE = 32,
@@ -32,22 +32,6 @@ static struct fd_path path_of(int fd)
 
     (void)snprintf(path.text, sizeof(path.text), "/proc/self/fd/%d", fd);
     return path;
-}
-
-/*
- * Outside the machine's first user namespace the kernel keeps its notes in
- * other attributes, and cannot follow a directory that was moved.
- */
-static bool trusted_attributes(int layers)
-{
-    static const char name[] = "trusted.overlay.sessionfs";
-    struct fd_path path = path_of(layers);
-
-    if (setxattr(path.text, name, "y", 1, 0) < 0) {
-        return false;
-    }
-    (void)removexattr(path.text, name);
-    return true;
 }
 
 static int set_layer(int context, const char *key, int fd)
@@ -72,9 +56,11 @@ static int set_word(int context, const char *key, const char *word)
     return fsconfig(context, FSCONFIG_SET_STRING, key, word, 0);
 }
 
-static int set_options(int context, bool trusted, bool apart, bool writes)
+/* With the notes of others the kernel cannot follow a directory that was moved.
+ */
+static int set_options(int context, bool apart, bool writes)
 {
-    int rc = trusted
+    int rc = note_trusted()
                  ? set_word(context, "redirect_dir", "on")
                  : fsconfig(context, FSCONFIG_SET_FLAG, "userxattr", NULL, 0);
 
@@ -163,8 +149,7 @@ static int mount_layers(const struct overlay_plan *plan, int lower, int *out,
         return err_errno(err, "this kernel has no overlay filesystem");
     }
     if (set_lower(context, plan, lower) < 0 || set_upper(context, plan) < 0 ||
-        set_options(context, trusted_attributes(plan->layers),
-                    are_apart(plan, lower), writes) < 0 ||
+        set_options(context, are_apart(plan, lower), writes) < 0 ||
         fsconfig(context, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0) {
         return fail(context, err);
     }

@@ -3,6 +3,7 @@
 
 #include "core/cleanup.h"
 #include "providers/local/copy.h"
+#include "providers/local/note.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -11,7 +12,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/sysmacros.h>
-#include <sys/xattr.h>
 
 enum {
     REDIRECT_SIZE = 8192, /* Of the kernel's note, at most. */
@@ -174,17 +174,11 @@ static uint64_t hash(const char *data, ssize_t size)
 /* The kernel's notes about a directory. */
 static void read_notes(int fd, struct scan_node *node)
 {
-    static const char *const opaque[] = {"trusted.overlay.opaque",
-                                         "user.overlay.opaque"};
-    static const char redirect[] = "trusted.overlay.redirect";
     char value[REDIRECT_SIZE];
-    ssize_t size;
+    ssize_t size = note_get(fd, NOTE_OPAQUE, value, sizeof(value));
 
-    for (size_t i = 0; i < ARRAY_SIZE(opaque); i++) {
-        size = fgetxattr(fd, opaque[i], value, sizeof(value));
-        node->opaque = node->opaque || (size == 1 && value[0] == 'y');
-    }
-    size = fgetxattr(fd, redirect, value, sizeof(value));
+    node->opaque = size == 1 && value[0] == 'y';
+    size = note_get(fd, NOTE_REDIRECT, value, sizeof(value));
     node->moved = size > 0 ? hash(value, size) : 0;
 }
 

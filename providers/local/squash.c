@@ -11,6 +11,7 @@
 #include "providers/local/below.h"
 #include "providers/local/copy.h"
 #include "providers/local/layers.h"
+#include "providers/local/note.h"
 #include "providers/local/scan.h"
 #include "providers/local/volume.h"
 
@@ -252,7 +253,7 @@ static int enter(struct squashing *sq, struct scan_node *dir)
         rc = copy_step_in(&sq->dst, dir->name);
     }
     if (rc == 0 && dir->opaque) {
-        rc = copy_mark_opaque(sq->dst);
+        rc = note_set_opaque(sq->dst);
     }
     /* Nothing shows through, nor through what is in it. */
     dir->cover = dir->opaque || dir->parent->cover;
