@@ -63,6 +63,7 @@ expect()
 all='fuse: works
 store: works
 sandboxes:
+provider jsonl: works
 provider local: works
 provider mem: works'
 expect 0 "$all" "$program" --check -o "state=$dir/state"
@@ -109,6 +110,7 @@ chown 65534:65534 "$dir/home"
 expect 1 'fuse: does not work: no right to mount, and no setuid fusermount3 in the path
 store: works
 sandboxes:
+provider jsonl: works
 provider local: works
 provider mem: works' as_nobody env PATH=/nowhere HOME="$dir/home" \
     "$program" --check
@@ -118,6 +120,7 @@ chmod 4755 "$dir/path/fusermount3"
 expect 0 'fuse: works
 store: works
 sandboxes:
+provider jsonl: works
 provider local: works
 provider mem: works' as_nobody env PATH="/nowhere:$dir/path" HOME="$dir/home" \
     "$program" --check -o "state=$dir/home/state,provider=mem"
