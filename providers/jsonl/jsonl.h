@@ -146,6 +146,7 @@ struct quick {
     const char *session; /* NULL: none. */
     const char *method;
     struct js *params; /* Taken. */
+    bool asked;        /* Set once a process may have got it. */
 };
 
 /**

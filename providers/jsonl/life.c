@@ -264,6 +264,9 @@ static int open_session(struct jsonl *jsonl, const struct program *program,
     }
     answer_init(&answer, 0);
     rc = quick_call(jsonl, &quick, limits, &answer, err);
+    if (!quick.asked) {
+        note_remove(sandbox); /* There is nothing that would be cleaned up. */
+    }
     if (rc == 0) {
         rc = adopt(jsonl, program, sandbox, note, answer.result, limits, err);
     }

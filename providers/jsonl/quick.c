@@ -72,7 +72,7 @@ static int converse(struct peer *peer, const struct limits *limits,
     return rc < 0 ? rc : 0;
 }
 
-static int ask_once(struct jsonl *jsonl, const struct quick *quick,
+static int ask_once(struct jsonl *jsonl, struct quick *quick,
                     const struct limits *limits, struct answer *out,
                     struct err *err)
 {
@@ -82,6 +82,7 @@ static int ask_once(struct jsonl *jsonl, const struct quick *quick,
     if (rc < 0) {
         return rc;
     }
+    quick->asked = true;
     rc = peer_ask(peer, quick->method, quick->session, quick->params, err);
     if (rc == 0) {
         rc = converse(peer, limits, out, err);

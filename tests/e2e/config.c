@@ -311,6 +311,13 @@ static const struct script trust[] = {
             "b = config()[\"provider_config\"][\"base\"]\n"
             "print(b[0], b.endswith(\"/bases/deb\"))\n" END,
      "taken\n/ True\n"},
+    {"a program that is not there leaves nothing to clean up",
+     "echo none n1 > $M/new; (echo true > ../n1/exec) 2>&1 | "
+     "grep -o 'not connected'\n"
+     "cat ../n1/status; tail -n 1 ../n1/error | cut -d ' ' -f 2-3,5-\n"
+     "rmdir ../n1",
+     "not connected\nabsent\nopen \"exec\" ENOTCONN cannot start '/none': "
+     "No such file or directory\n"},
 };
 
 static void what_reaches_the_host_is_the_operators(void **state)
@@ -325,6 +332,9 @@ static void what_reaches_the_host_is_the_operators(void **state)
                "{\"provider\": \"mem\", \"auto_start\": false, "
                "\"provider_config\": {\"user\": \"root\", \"delay\": 60000, "
                "\"network\": \"host\"}}");
+    write_text("profiles/none.json",
+               "{\"provider\": \"jsonl\", \"auto_start\": false, "
+               "\"provider_config\": {\"program\": \"/none\"}}");
     (void)snprintf(options, sizeof(options),
                    ",base=%.200s/bases,profiles=%.200s/profiles", mnt.dir,
                    mnt.dir);
