@@ -41,6 +41,7 @@ struct known_dir {
     int64_t whole_until_ms; /* Until then what is not among names is not
                              * there. */
     uint64_t changed;       /* The stamp of the last change through us. */
+    uint64_t telling;       /* The number of the last listing that began. */
     bool was_whole;         /* Somebody has listed it. */
     unsigned misses;        /* Since then, or since it is known. */
     char path[];
@@ -51,6 +52,7 @@ struct remote_cache {
     int64_t keep_ms;
     uint64_t generation;
     uint64_t stamp;
+    uint64_t moments;
     uint64_t floor; /* The newest change of a directory that was dropped. */
     size_t n;
     struct list dirs;
@@ -158,6 +160,7 @@ struct remote_moment remote_cache_moment(struct remote_cache *cache)
     mutex_lock(&cache->lock);
     moment.stamp = cache->stamp;
     moment.generation = cache->generation;
+    moment.number = ++cache->moments;
     mutex_unlock(&cache->lock);
     return moment;
 }
@@ -461,9 +464,18 @@ bool remote_cache_begin(struct remote_cache *cache,
         }
         dir->misses = 0;
         dir->whole_until_ms = 0;
+        dir->telling = moment->number;
     }
     mutex_unlock(&cache->lock);
     return keep;
+}
+
+/* Whether a listing is still the one that is kept. */
+static bool is_telling(const struct remote_cache *cache,
+                       const struct known_dir *dir,
+                       const struct remote_moment *moment)
+{
+    return holds(cache, dir, moment) && dir->telling == moment->number;
 }
 
 void remote_cache_add(struct remote_cache *cache,
@@ -474,7 +486,7 @@ void remote_cache_add(struct remote_cache *cache,
 
     mutex_lock(&cache->lock);
     dir = find_dir(cache, path, strlen(path));
-    if (holds(cache, dir, moment)) {
+    if (is_telling(cache, dir, moment)) {
         put(cache, dir, entry->name, &entry->attr,
             moment->at_ms + cache->keep_ms);
     }
@@ -488,7 +500,7 @@ void remote_cache_whole(struct remote_cache *cache,
 
     mutex_lock(&cache->lock);
     dir = find_dir(cache, path, strlen(path));
-    if (holds(cache, dir, moment)) {
+    if (is_telling(cache, dir, moment)) {
         dir->was_whole = true;
         dir->whole_until_ms = moment->at_ms + cache->keep_ms;
     }

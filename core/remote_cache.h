@@ -20,6 +20,7 @@ struct remote_cache;
 struct remote_moment {
     uint64_t stamp;
     uint64_t generation;
+    uint64_t number; /* No two have the same. */
     int64_t at_ms;
 };
 
@@ -95,7 +96,8 @@ void remote_cache_empty(struct remote_cache *cache, const char *path);
 
 /**
  * Begins a new listing of a directory; its entries follow by
- * remote_cache_add(), then remote_cache_whole() where they are all.
+ * remote_cache_add(), then remote_cache_whole() where they are all. Of two that
+ * come at one time the one that began last is kept.
  *
  * @param cache  a cache
  * @param moment when the engine was asked

@@ -259,22 +259,27 @@ static int add_dir(struct teller *teller, const char *path)
     return 0;
 }
 
+/* Whether a directory was told as one, in this tree. */
+static bool was_told(const struct teller *teller, const char *dir)
+{
+    size_t i = teller->n;
+
+    while (i && strcmp(teller->dirs[i - 1], dir) != 0) {
+        i--; /* It was told not long ago. */
+    }
+    return i > 0;
+}
+
 /* Whether the entries of a directory are wanted: an engine's word alone does
- * not make it one. */
+ * not make it one. Nor does what is kept tell, which others change. */
 static bool is_wanted(struct teller *teller, const char *dir)
 {
-    struct stat attr;
-
     if (strcmp(dir, teller->dir) != 0) {
         if (strlen(dir) >= sizeof(teller->dir)) {
             return false;
         }
         memcpy(teller->dir, dir, strlen(dir) + 1);
-        teller->known =
-            strcmp(dir, teller->path) == 0 ||
-            (lies_in(dir, strlen(dir), teller->path) &&
-             remote_cache_find(teller->r->cache, dir, &attr) == REMOTE_THERE &&
-             S_ISDIR(attr.st_mode));
+        teller->known = strcmp(dir, teller->path) == 0 || was_told(teller, dir);
     }
     return teller->known;
 }

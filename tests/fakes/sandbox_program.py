@@ -120,9 +120,9 @@ def do_open(params, _send):
     group = params["metadata"]["sandbox_group_id"].replace("/", "_")
     os.makedirs(os.path.join(ROOT, group), exist_ok=True)
     where = tempfile.mkdtemp(prefix="s-", dir=os.path.join(ROOT, group))
-    os.chmod(where, 0o755)
     host = params["workspace_sync"]["host_path"]
     shutil.copytree(host, where, symlinks=True, dirs_exist_ok=True)
+    os.chmod(where, 0o755)
     cwd = params.get("cwd")
     if cwd:
         cwd = os.path.join(where, cwd.lstrip("/"))
@@ -290,7 +290,8 @@ def answer(request):
 
 
 def serve():
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Commands do not ignore it, as they would by SIG_IGN.
+    signal.signal(signal.SIGINT, lambda *_: None)
     for line in sys.stdin:
         if line.strip():
             answer(json.loads(line))

@@ -27,7 +27,11 @@ if [ "$mount" ]; then
 else
     set -- "$@" "$config"
 fi
-unshare --pid --fork --mount-proc --kill-child "$@"
+# The namespace of /proc holds copies of other tests' mounts, which would keep
+# them alive beyond their umount.
+# shellcheck disable=SC2016
+unshare --pid --fork --mount-proc --kill-child sh -c '
+    umount --all --lazy --types fuse.sessionfs && exec "$@"' sh "$@"
 rc=$?
 rm -rf "$FAKE_ROOT"
 exit $rc

@@ -206,6 +206,31 @@ static void a_second_miss_asks_for_the_listing(void **state)
     remote_cache_free(cache);
 }
 
+static void of_two_listings_at_one_time_one_is_kept(void **state)
+{
+    struct remote_cache *cache = remote_cache_new(LONG_MS);
+    const struct provider_entry a = {.name = "a", .attr = a_file};
+    const struct provider_entry b = {.name = "b", .attr = a_file};
+    struct remote_moment first = remote_cache_moment(cache);
+    struct remote_moment second = remote_cache_moment(cache);
+    unsigned n;
+
+    (void)state;
+    assert_true(remote_cache_begin(cache, &first, "d"));
+    remote_cache_add(cache, &first, "d", &a);
+    assert_true(remote_cache_begin(cache, &second, "d"));
+    remote_cache_add(cache, &first, "d", &b);
+    remote_cache_whole(cache, &first, "d");
+    assert_int_equal(find(cache, "d/a"), REMOTE_UNKNOWN);
+    assert_int_equal(find(cache, "d/b"), REMOTE_UNKNOWN);
+    assert_int_equal(count(cache, "d", &n), 0);
+    remote_cache_add(cache, &second, "d", &a);
+    remote_cache_whole(cache, &second, "d");
+    assert_int_equal(find(cache, "d/a"), REMOTE_THERE);
+    assert_int_equal(find(cache, "d/b"), REMOTE_ABSENT);
+    remote_cache_free(cache);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -217,6 +242,7 @@ int main(void)
         cmocka_unit_test(what_lies_below_is_forgotten_too),
         cmocka_unit_test(memory_is_bounded),
         cmocka_unit_test(a_second_miss_asks_for_the_listing),
+        cmocka_unit_test(of_two_listings_at_one_time_one_is_kept),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
