@@ -265,7 +265,14 @@ static int load_chunk(struct remote_stage *stage, uint64_t chunk,
     return (int)n;
 }
 
-/* Makes chunks ours: the engine's bytes are here where some of them stay. */
+static bool covers(uint64_t offset, size_t size, uint64_t chunk)
+{
+    uint64_t at = chunk * REMOTE_CHUNK;
+
+    return offset <= at && offset + size >= at + REMOTE_CHUNK;
+}
+
+/* Makes chunks ours, of which some bytes stay the engine's. */
 static int take_chunks(struct remote_stage *stage, uint64_t offset, size_t size,
                        const struct limits *limits, struct err *err)
 {
@@ -275,15 +282,26 @@ static int take_chunks(struct remote_stage *stage, uint64_t offset, size_t size,
 
     for (uint64_t chunk = first; rc == 0 && !stage->whole && chunk < end;
          chunk++) {
-        uint64_t at = chunk * REMOTE_CHUNK;
-        bool covered = offset <= at && offset + size >= at + REMOTE_CHUNK;
+        bool covered = covers(offset, size, chunk);
 
         if (!covered && !has_chunk(stage, chunk)) {
             rc = load_chunk(stage, chunk, limits, err);
         }
-        stage->dirty[chunk] = stage->dirty[chunk] || rc == 0;
+        stage->dirty[chunk] = stage->dirty[chunk] || (rc == 0 && !covered);
     }
     return rc;
+}
+
+/* The others are ours when they have been written. */
+static void cover_chunks(struct remote_stage *stage, uint64_t offset,
+                         size_t size)
+{
+    uint64_t first = (offset + REMOTE_CHUNK - 1) / REMOTE_CHUNK;
+
+    for (uint64_t chunk = first; !stage->whole && covers(offset, size, chunk);
+         chunk++) {
+        stage->dirty[chunk] = true;
+    }
 }
 
 /* ---- Reading and writing ---- */
@@ -392,10 +410,14 @@ int remote_stage_write(struct remote_stage *stage, const void *data,
     }
     if (rc == 0) {
         rc = write_all(stage->fd, data, size, offset, err);
+        if (rc < 0) { /* Nothing of it shows behind the end, later. */
+            (void)!ftruncate(stage->fd, end);
+        }
     }
     if (rc < 0) {
         return rc;
     }
+    cover_chunks(stage, offset, size);
     stage->appended = stage->appended && append;
     touch(stage, (off_t)(offset + size) > end ? (off_t)(offset + size) : end);
     account(stage);

@@ -4,9 +4,11 @@
 #include "core/workspace_impl.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 /* Makes a new file and leaves it open. */
 static struct ws_file *make(struct fixture *fx, const char *name, int flags)
@@ -390,6 +392,46 @@ static void too_much_unsent_is_refused_in_words(void **state)
     free(bytes);
 }
 
+/* Writes two whole chunks, where the disk takes half of them. */
+static int write_half(struct fixture *fx, struct ws_file *file,
+                      const char *bytes, size_t size)
+{
+    struct rlimit before;
+    struct rlimit small;
+    ssize_t n;
+
+    (void)signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    small = before;
+    small.rlim_cur = size + size / 4; /* In the second one. */
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    n = ws_write(file, bytes, size, (off_t)size / 2, &fx->ctx, &fx->err);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    return (int)n;
+}
+
+static void a_write_that_fails_midway_changes_nothing_else(void **state)
+{
+    struct fixture *fx = *state;
+    const size_t half = 512 * 1024; /* Two chunks. */
+    char *bytes = calloc(1, 2 * half + 1);
+    char *other = calloc(1, half + 1);
+    struct ws_file *file;
+
+    memset(bytes, 'x', 2 * half);
+    memset(other, 'o', half);
+    fixture_write(fx, "big", bytes);
+    ws_changed(fx->ws);
+    file = fixture_open(fx, "big", O_RDWR);
+    add(fx, file, "Y", 0);
+    assert_int_equal(write_half(fx, file, other, half), -EFBIG);
+    assert_int_equal(finish(fx, file), 0);
+    bytes[0] = 'Y';
+    expect_there(fx, "big", bytes);
+    free(bytes);
+    free(other);
+}
+
 static void content_is_kept_until_it_changes(void **state)
 {
     struct fixture *fx = *state;
@@ -448,6 +490,7 @@ int main(void)
         BOTH(a_part_of_a_large_file_is_sent_alone),
         BOTH(a_shorter_file_has_no_tail_and_a_longer_one_zeros),
         BOTH(too_much_unsent_is_refused_in_words),
+        BOTH(a_write_that_fails_midway_changes_nothing_else),
         BOTH(content_is_kept_until_it_changes),
         BOTH(a_read_that_fails_is_no_short_file),
     };
