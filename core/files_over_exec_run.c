@@ -207,6 +207,15 @@ static uint64_t number(struct reader *reader, int base)
     return value;
 }
 
+/* As many as a file can have of anything. */
+static int64_t amount(struct reader *reader)
+{
+    uint64_t value = number(reader, 10);
+
+    reader->failed |= value > INT64_MAX;
+    return value > INT64_MAX ? 0 : (int64_t)value;
+}
+
 static void skip(struct reader *reader, char c)
 {
     if (*reader->at == c) {
@@ -219,6 +228,14 @@ static void skip(struct reader *reader, char c)
 static uint64_t field(struct reader *reader)
 {
     uint64_t value = number(reader, 10);
+
+    skip(reader, ' ');
+    return value;
+}
+
+static int64_t amount_field(struct reader *reader)
+{
+    int64_t value = amount(reader);
 
     skip(reader, ' ');
     return value;
@@ -269,7 +286,7 @@ static struct timespec timestamp(struct reader *reader)
     bool part = false;
 
     reader->at += before;
-    out.tv_sec = (time_t)number(reader, 10);
+    out.tv_sec = amount(reader);
     for (; reader->at < reader->end && *reader->at != '|'; reader->at++) {
         char c = *reader->at;
 
@@ -312,12 +329,12 @@ int over_record(char **at, const char *end, const char **path, struct stat *out)
         return 0;
     }
     attr.st_mode = mode(&reader);
-    attr.st_size = (off_t)field(&reader);
+    attr.st_size = amount_field(&reader);
     attr.st_ino = field(&reader);
     attr.st_nlink = (nlink_t)field(&reader);
     attr.st_uid = (uid_t)field(&reader);
     attr.st_gid = (gid_t)field(&reader);
-    attr.st_blocks = (blkcnt_t)field(&reader);
+    attr.st_blocks = amount_field(&reader);
     attr.st_atim = timestamp(&reader);
     attr.st_mtim = timestamp(&reader);
     attr.st_ctim = timestamp(&reader);

@@ -55,6 +55,10 @@ int js_parse(const char *text, size_t size, struct js **out, struct err *err)
         return err_set(err, EINVAL, "line %d, column %d: %.*s", why.line,
                        why.column, len, why.text);
     }
+    if (memchr(text, '\0', size)) { /* jansson overlooks some. */
+        json_decref(value);
+        return err_set(err, EINVAL, "a NUL byte between tokens");
+    }
     js = wrap(value);
     if (!js) {
         return err_set(err, ENOMEM, "out of memory");

@@ -44,10 +44,10 @@ static size_t plain(const char *text, size_t size)
 
 static int hex(char c)
 {
-    static const char digits[] = "0123456789abcdef";
-    const char *at = c ? strchr(digits, c | ('a' - 'A')) : NULL;
+    static const char letters[] = "abcdef";
+    const char *at = c ? strchr(letters, c | ('a' - 'A')) : NULL;
 
-    return c >= '0' && c <= '9' ? c - '0' : at ? (int)(at - digits) : -1;
+    return c >= '0' && c <= '9' ? c - '0' : at ? (int)(at - letters) + 10 : -1;
 }
 
 /* The number of an escape that a text begins with; -1: there is none. */
