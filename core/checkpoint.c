@@ -48,10 +48,14 @@ int checkpoint_find(struct session *session, const char *name,
                     struct checkpoint *out, struct err *err)
 {
     struct store *store = session->registry->store;
+    int rc =
+        strcmp(name, "last") == 0
+            ? store_checkpoint_get(store, session->number, 0, out, err)
+            : store_checkpoint_find(store, session->number, name, out, err);
 
-    return strcmp(name, "last") == 0
-               ? store_checkpoint_get(store, session->number, 0, out, err)
-               : store_checkpoint_find(store, session->number, name, out, err);
+    return rc == -ENOENT
+               ? err_set(err, ENOENT, "no such checkpoint: '%.64s'", name)
+               : rc;
 }
 
 int checkpoint_each(struct session *session, uint64_t after,

@@ -244,10 +244,11 @@ static int reserve(struct session *session, const char *id, uint64_t *number,
 {
     struct store *store = session->registry->store;
     struct store_session row;
-    int rc = session_id_valid(id)
-                 ? store_session_get(store, session->number, &row, err)
-                 : err_set(err, EINVAL, "'%.64s' is no name of a session", id);
+    int rc = registry_check_id(id, err);
 
+    if (rc == 0) {
+        rc = store_session_get(store, session->number, &row, err);
+    }
     if (rc == 0) {
         rc = store_fork_begin(store, id, row.config, number, err);
         store_session_done(&row);

@@ -25,7 +25,7 @@ bool session_id_valid(const char *id)
            strspn(id, ALNUM "._-") == size;
 }
 
-static int check_id(const char *id, struct err *err)
+int registry_check_id(const char *id, struct err *err)
 {
     return session_id_valid(id)
                ? 0
@@ -328,7 +328,7 @@ int registry_add(struct registry *registry, const char *id,
     AUTO_FREE char *text = NULL;
     struct session *session = NULL;
     bool needed = out || config->auto_start;
-    int rc = check_id(id, err);
+    int rc = registry_check_id(id, err);
 
     if (rc == 0) {
         rc = config_text(config, &text, err);
@@ -450,7 +450,7 @@ int registry_rename(struct registry *registry, const char *id,
     struct session *session = NULL;
     struct store_event event = {.name = "session.renamed", .caller = caller};
     struct js *detail;
-    int rc = check_id(new_id, err);
+    int rc = registry_check_id(new_id, err);
 
     if (rc == 0) {
         rc = registry_find(registry, id, &session, err);

@@ -211,7 +211,7 @@ MUST_USE int registry_find(struct registry *registry, const char *id,
  * @param number   any
  * @param out      the session with a reference, on success
  * @param err      filled on failure
- * @return 0 or -ENOENT
+ * @return 0, -ENOENT, or another negative errno
  */
 MUST_USE int registry_load(struct registry *registry, uint64_t number,
                            struct session **out, struct err *err);

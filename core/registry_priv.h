@@ -94,6 +94,8 @@ void registry_sink_end(struct registry *registry);
 bool registry_closing(struct registry *registry);
 /* Whether providers may not be called any more. */
 bool registry_engines_closed(struct registry *registry);
+/* -EINVAL, with words, for what no session can be named. */
+MUST_USE int registry_check_id(const char *id, struct err *err);
 /* Whether a session is loaded for the first time; true also without memory. */
 bool registry_first_met(struct registry *registry, uint64_t number)
     REQUIRES(registry->lock);

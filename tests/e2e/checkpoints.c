@@ -145,7 +145,7 @@ static const struct script named[] = {
      "for w in drop 'drop a b' 'keep 1' 1; do\n"
      "  { echo $w > checkpoints.log; } 2>&1 | grep -o 'Invalid arg.*'\n"
      "done; { echo drop 7 > checkpoints.log; } 2>&1 | grep -o 'No such.*'\n"
-     "grep -c 'no such checkpoint' error; ls checkpoints\n",
+     "grep -c \"no such checkpoint: '7'\" error; ls checkpoints\n",
      "Invalid argument\nInvalid argument\nInvalid argument\n"
      "Invalid argument\nNo such file or directory\n1\n1\n"},
     {"as many stay as the config says, and those with a name",
