@@ -14,7 +14,7 @@
 #include <string.h>
 
 enum {
-    SLICE_MS = 50,       /* How often a wait looks at its token. */
+    SLICE_MS = 250,      /* How often a wait looks at its token. */
     WALK_MS = 2000,      /* Two directories within this time: a walk. */
     WIDE_MS = 60 * 1000, /* How long a tree counts as too large to be told. */
     TREE_MOST = 16384,   /* Names of a tree that is told at once. */

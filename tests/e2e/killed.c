@@ -139,8 +139,8 @@ static const char *record_of(const struct worker *worker, unsigned n,
     return text_of(at("sessions/k%u/execs/%u/%s", worker->number, n, file));
 }
 
-/* Says a line for each new record: its status, exit code, output and what it
- * was told to say. None may be underway. */
+/* Says a line for each new record, which is waited for where a daemon has found
+ * it running: its status, exit code, output and what it was told to say. */
 static void records_of(struct worker *worker, struct buf *out)
 {
     static const char *const files[] = {"status", "exit_code", "output"};
@@ -150,6 +150,7 @@ static void records_of(struct worker *worker, struct buf *out)
                F_OK) == 0) {
         unsigned n = ++worker->records;
 
+        (void)record_of(worker, n, "wait");
         for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
             const char *text = record_of(worker, n, files[i]);
 

@@ -17,6 +17,7 @@
 
 enum {
     STUCK = 64,
+    FORGOTTEN_MS = 2100, /* What caches hold of a workspace is old then. */
     ROUNDS = 31,
     BOUND = 3,         /* What is promised, */
     SLACK = 3,         /* times what a busy machine may add. */
@@ -181,8 +182,11 @@ static struct child stuck[STUCK];
 
 static void stuck_start(void)
 {
+    const struct timespec nap = {FORGOTTEN_MS / 1000,
+                                 FORGOTTEN_MS % 1000 * 1000000L};
     size_t i;
 
+    (void)nanosleep(&nap, NULL);
     for (i = 0; i < STUCK; i++) {
         stuck[i] = child_start(
             stuck_child,
