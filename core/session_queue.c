@@ -38,10 +38,6 @@ static int ensure_phase(struct session *session, const struct job *job,
     struct list *node;
     int rc;
 
-    mutex_lock(&session->lock);
-    session->ensuring = true;
-    session->ensuring_replace = job->replace;
-    mutex_unlock(&session->lock);
     rc = session_life_ensure(session, job->replace, &job->caller, err);
     /* Its ENOENT is not that of the file which was asked for. */
     err->notable = rc < 0;
@@ -156,6 +152,22 @@ static bool looks(const struct job *job)
     return job->kind == JOB_CHECKPOINT || (job->kind == JOB_FORK && !job->key);
 }
 
+/* Before the first command: whoever opens `exec` while commands wait must not
+ * wait for their ends. */
+static struct list *place_of(struct session *session, const struct job *job)
+    REQUIRES(session->lock)
+{
+    if (job->kind == JOB_ENSURE) {
+        list_each(node, &session->queue)
+        {
+            if (container_of(node, struct job, link)->kind == JOB_EXEC) {
+                return node;
+            }
+        }
+    }
+    return &session->queue;
+}
+
 /* What stops the sandbox waits for the commands beside the queue: such a job
  * is core's own, or it had been refused. */
 static struct job *take_next(struct session *session) REQUIRES(session->lock)
@@ -168,7 +180,25 @@ static struct job *take_next(struct session *session) REQUIRES(session->lock)
     }
     list_remove(&job->link);
     session->current = job;
+    /* Whoever asks for the same from now on must not wait for its end. */
+    session->ensuring = job->kind == JOB_ENSURE || job->kind == JOB_EXEC;
+    session->ensuring_replace = job->replace;
     return job;
+}
+
+/* The current job is over. Those who joined one that has not ensured ask
+ * again. */
+static void leave_current(struct session *session) REQUIRES(session->lock)
+{
+    struct list *node = list_pop(&session->joined);
+
+    session->current = NULL;
+    session->command_runs = false;
+    session->ensuring = false;
+    while (node) {
+        list_add(place_of(session, container_of(node, struct job, link)), node);
+        node = list_pop(&session->joined);
+    }
 }
 
 /* No thread can be had: the job ends without having begun. */
@@ -178,7 +208,7 @@ static void refuse(struct session *session, struct job *job, int rc)
 
     (void)err_set(&err, -rc, "no thread for the work of the session");
     mutex_lock(&session->lock);
-    session->current = NULL;
+    leave_current(session);
     mutex_unlock(&session->lock);
     if (job->kind == JOB_EXEC) {
         exec_end_unrun(exec_of(job), EXEC_FAILED, &err, false);
@@ -209,8 +239,7 @@ void session_pump(struct session *session)
 void session_job_over(struct session *session)
 {
     mutex_lock(&session->lock);
-    session->current = NULL;
-    session->command_runs = false;
+    leave_current(session);
     mutex_unlock(&session->lock);
     session_pump(session);
 }
@@ -249,22 +278,6 @@ bool session_idle_locked(struct session *session)
 {
     return !session->current && list_empty(&session->queue) &&
            !session->background && !session->files_inside;
-}
-
-/* Before the first command: whoever opens `exec` while commands wait must not
- * wait for their ends. */
-static struct list *place_of(struct session *session, const struct job *job)
-    REQUIRES(session->lock)
-{
-    if (job->kind == JOB_ENSURE) {
-        list_each(node, &session->queue)
-        {
-            if (container_of(node, struct job, link)->kind == JOB_EXEC) {
-                return node;
-            }
-        }
-    }
-    return &session->queue;
 }
 
 int session_enqueue_locked(struct session *session, struct job *job,

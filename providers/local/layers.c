@@ -35,6 +35,7 @@ struct layer {
     uint64_t parent;
     uint64_t refs;
     unsigned tier;
+    bool dying; /* Is being removed: nothing brings it back. */
 };
 
 struct layers {
@@ -139,12 +140,13 @@ static void remove_layer(void *arg)
 }
 
 /* Without memory for it the next start removes it. */
-static void begin_removal(struct layers *layers, uint64_t id)
+static void begin_removal(struct layers *layers, struct layer *layer)
 {
     struct removal *removal = malloc(sizeof(*removal));
 
+    layer->dying = true;
     if (removal) {
-        *removal = (struct removal){.layers = layers, .id = id};
+        *removal = (struct removal){.layers = layers, .id = layer->id};
         if (workers_run(layers->removals, remove_layer, removal) < 0) {
             free(removal);
         }
@@ -156,21 +158,23 @@ static void unref_locked(struct layers *layers, uint64_t id)
     struct layer *layer = find_locked(layers, id);
 
     if (layer && layer->refs > 0 && --layer->refs == 0 && layers->swept) {
-        begin_removal(layers, id);
+        begin_removal(layers, layer);
     }
 }
 
 bool layers_ref(struct layers *layers, uint64_t id)
 {
     struct layer *layer;
+    bool there;
 
     mutex_lock(&layers->lock);
     layer = find_locked(layers, id);
-    if (layer) {
+    there = layer && !layer->dying;
+    if (there) {
         layer->refs++;
     }
     mutex_unlock(&layers->lock);
-    return layer || id == 0;
+    return there || id == 0;
 }
 
 void layers_unref(struct layers *layers, uint64_t id)
@@ -186,7 +190,7 @@ void layers_sweep(struct layers *layers)
     layers->swept = true;
     for (size_t i = 0; i < layers->count; i++) {
         if (layers->all[i].refs == 0) {
-            begin_removal(layers, layers->all[i].id);
+            begin_removal(layers, &layers->all[i]);
         }
     }
     mutex_unlock(&layers->lock);

@@ -171,6 +171,23 @@ static void life_waits_for_no_command_but_is_refused(void **state)
     session_unref(session);
 }
 
+/* Also just before it has begun. */
+static void whoever_ensures_waits_for_no_command(void **state)
+{
+    struct session *session = fixture_create(*state, "a");
+
+    for (int i = 0; i < 20; i++) {
+        struct exec *exec = fixture_submit(session, "hang");
+        struct exec_info info;
+
+        assert_int_equal(fixture_ensure(session, false), 0);
+        exec_cancel(exec);
+        fixture_wait_exec(exec, &info);
+        exec_unref(exec);
+    }
+    session_unref(session);
+}
+
 static void a_session_can_be_paused_once_its_command_has_ended(void **state)
 {
     struct session *session = fixture_create(*state, "a");
@@ -530,6 +547,7 @@ int main(void)
         FIXTURE_TEST(a_command_is_kept_as_it_was_written),
         FIXTURE_TEST(commands_run_one_after_another),
         FIXTURE_TEST(life_waits_for_no_command_but_is_refused),
+        FIXTURE_TEST(whoever_ensures_waits_for_no_command),
         FIXTURE_TEST(a_session_can_be_paused_once_its_command_has_ended),
         FIXTURE_TEST(a_cancelled_command_in_the_queue_never_runs),
         FIXTURE_TEST(a_cancelled_running_command_ends),
