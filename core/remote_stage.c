@@ -9,6 +9,10 @@
 #include <time.h>
 #include <unistd.h>
 
+/* Behind it no file system that stages can be on has anything; so the map of
+ * chunks stays small. */
+#define FILE_MAX ((uint64_t)1 << 44)
+
 /* ---- Coming and going ---- */
 
 /* Adds a stage that is entered; the node has none. */
@@ -191,6 +195,10 @@ static int widen(struct remote_stage *stage, uint64_t chunks, struct err *err)
 {
     bool *wide;
 
+    if (chunks > FILE_MAX / REMOTE_CHUNK) {
+        return err_set(err, EFBIG, "a file of over %u TiB",
+                       (unsigned)(FILE_MAX >> 40));
+    }
     if (stage->whole || chunks <= stage->n_dirty) {
         return 0;
     }
