@@ -92,7 +92,6 @@ void running_unhold(const struct box *box, uint64_t n)
 static void close_if_done(struct running *running)
 {
     struct local *local = running->local;
-    bool recorded;
 
     if (running->phase != RUNNING_OVER || running->streams[0].fd >= 0 ||
         running->streams[1].fd >= 0) {
@@ -102,13 +101,13 @@ static void close_if_done(struct running *running)
     box_sweep(running->box, NULL);
     running->sink->closed(running->arg);
     mutex_lock(&local->lock);
-    recorded = running->recorded;
+    if (running->recorded) { /* Else it is held until it is. */
+        /* Waits for nobody; whoever closes us waits for this. */
+        running_unhold(running->box, running->n);
+    }
     list_remove(&running->link);
     cond_broadcast(&local->quiet);
     mutex_unlock(&local->lock);
-    if (recorded) { /* Else it is held until it is. */
-        running_unhold(running->box, running->n);
-    }
     running_free(running);
 }
 
