@@ -410,7 +410,9 @@ static void init_and_queued_commands_at_a_crash(void **state)
         "");
     eventually(process_exists("sleep 1238.5"));
     child = begin("sleep 1239.5\n");
-    eventually(access(in("execs/1"), F_OK) == 0);
+    eventually(process_exists("sleep 1239.5"));
+    expect_shell("until grep -q running execs/1/status; do sleep 0.05; done",
+                 "");
     queued = begin("echo never\n");
     eventually(access(in("execs/2"), F_OK) == 0);
     die(&child);
