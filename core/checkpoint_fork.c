@@ -77,8 +77,7 @@ static int put_intent(struct session *child, const struct store_state *parent,
         .generation = 1,
         .created_us = clock_wall_us(),
     };
-    int rc = state.provider ? session_make_dir(child, err)
-                            : err_set(err, ENOMEM, "out of memory");
+    int rc = state.provider ? session_make_dir(child, err) : err_no_memory(err);
 
     if (rc == 0) {
         rc = session_record_put(child, &state, NULL, err);
@@ -274,7 +273,7 @@ static int prepare(struct session *session, const char *id, const char *name,
     forking = malloc(sizeof(*forking));
     if (!forking) {
         sweep(session->registry, number);
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     *forking = (struct forking){session->registry, number, job->done, job->arg};
     job->key = start.key;

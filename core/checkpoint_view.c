@@ -128,7 +128,7 @@ static int keep(struct session *session, uint64_t key, struct workspace *built,
 
     if (!view) {
         ws_unref(built);
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     mutex_lock(&session->lock);
     tree = find_locked(session, key);

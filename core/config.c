@@ -60,11 +60,6 @@ static const char *const writes_words[] = {
     [CONFIG_WRITES_NEVER] = "never",
 };
 
-static int no_memory(struct err *err)
-{
-    return err_set(err, ENOMEM, "out of memory");
-}
-
 static int wrong(struct err *err, const char *name, const char *what)
 {
     return err_set(err, EINVAL,
@@ -108,7 +103,7 @@ int config_default(const char *provider, struct config *out, struct err *err)
 
     if (!config.provider || !config.provider_config) {
         config_done(&config);
-        return no_memory(err);
+        return err_no_memory(err);
     }
     set_fallbacks(&config);
     config.auto_start = false;
@@ -214,7 +209,7 @@ static int add_command(void *arg, const char *key, const struct js *value,
     }
     copy = strdup(text);
     if (!copy) {
-        return no_memory(err);
+        return err_no_memory(err);
     }
     config->init_commands[config->init_count++] = copy;
     return 0;
@@ -228,7 +223,7 @@ static int read_commands(const struct js *commands, struct config *out,
     }
     out->init_commands = calloc(js_count(commands) + 1, sizeof(char *));
     if (!out->init_commands) {
-        return no_memory(err);
+        return err_no_memory(err);
     }
     return js_each(commands, add_command, out, err);
 }
@@ -267,12 +262,12 @@ static int read_provider_config(const struct js *js, char **out,
     } else if (inner && !js_is_object(inner)) {
         rc = wrong(err, "provider_config", "an object");
     } else if (inner && js_write(inner, &text) < 0) {
-        rc = no_memory(err);
+        rc = err_no_memory(err);
     }
     js_free(inner);
     if (rc == 0) {
         *out = strdup(text.size ? buf_str(&text) : "{}");
-        rc = *out ? 0 : no_memory(err);
+        rc = *out ? 0 : err_no_memory(err);
     }
     buf_done(&text);
     return rc;
@@ -309,7 +304,7 @@ static int read_provider(const struct js *js, struct config *out,
     }
     if (rc == 0) {
         out->provider = strndup(text, size);
-        rc = out->provider ? 0 : no_memory(err);
+        rc = out->provider ? 0 : err_no_memory(err);
     }
     js_free(value);
     return rc;

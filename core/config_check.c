@@ -23,11 +23,6 @@ struct check {
     struct js *current; /* NULL: none. */
 };
 
-static int no_memory(struct err *err)
-{
-    return err_set(err, ENOMEM, "out of memory");
-}
-
 /* ---- Types ---- */
 
 static bool is_text(const struct js *value)
@@ -148,7 +143,7 @@ static int misfit(const struct check *check, const struct config_key *key,
     struct buf words = BUF_INIT(WORDS_MAX);
     int rc = config_key_says(key, &words);
 
-    rc = rc < 0 ? no_memory(err)
+    rc = rc < 0 ? err_no_memory(err)
                 : err_set(err, EINVAL,
                           "Invalid provider_config of '%s': '%s' must be %s",
                           check->config->provider, key->name, buf_str(&words));
@@ -326,7 +321,7 @@ static int replace(struct config *config, const struct js *js, struct err *err)
 
     if (js_write(js, &text) < 0) {
         buf_done(&text);
-        return no_memory(err);
+        return err_no_memory(err);
     }
     free(config->provider_config);
     config->provider_config = text.data;

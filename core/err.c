@@ -19,6 +19,11 @@ int err_set(struct err *err, int code, const char *fmt, ...)
     return -code;
 }
 
+int err_no_memory(struct err *err)
+{
+    return err_set(err, ENOMEM, "out of memory");
+}
+
 static void append(struct err *err, size_t at, const char *text)
 {
     if (at < sizeof(err->msg)) {

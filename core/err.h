@@ -38,6 +38,9 @@ struct err {
  */
 int err_set(struct err *err, int code, const char *fmt, ...) PRINTF(3, 4);
 
+/** @param err filled: there is no memory @return -ENOMEM */
+int err_no_memory(struct err *err);
+
 /**
  * Like err_set() with the code and text of errno appended.
  *

@@ -33,7 +33,7 @@ static int new_log(struct session *session, struct exec_log **out,
 
     if (asprintf(&dir, "%s/execs", session->dir) < 0) {
         dir = NULL;
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     return exec_log_new(dir, 0, out, err);
 }
@@ -44,7 +44,7 @@ int exec_new(struct session *session, struct exec **out, struct err *err)
     int rc;
 
     if (!exec) {
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     rc = new_log(session, &exec->log, err);
     if (rc < 0) {

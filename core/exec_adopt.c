@@ -155,7 +155,7 @@ static int go_on(struct adopted *adopted, struct session *session,
     int rc;
 
     if (!note(adopted, session->number, info->n)) {
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     rc = make(session, info, false, &exec, err);
     if (rc < 0) {

@@ -63,7 +63,7 @@ int exec_log_new(const char *dir, uint64_t n, struct exec_log **out,
     }
     if (!log || !log->dir) {
         free(log);
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     log->n = n;
     mutex_init(&log->lock);

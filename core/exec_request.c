@@ -18,16 +18,11 @@ enum {
     PROPER_MAX = 12 * EXEC_REQUEST_MAX
 };
 
-static int no_memory(struct err *err)
-{
-    return err_set(err, ENOMEM, "out of memory");
-}
-
 /* What adding to the text of the command failed with. */
 static int not_added(int rc, const char *what, struct err *err)
 {
     return rc == -EFBIG ? err_set(err, EFBIG, "%s is over 1 MiB long", what)
-                        : no_memory(err);
+                        : err_no_memory(err);
 }
 
 /* Takes a text, whatever bytes it is made of, as a string. */
@@ -44,7 +39,7 @@ static int take_string(const char *what, const struct js *value, char **out,
     text = js_bytes(value, &size);
     if (js_bytes_take(text, size, &bytes) < 0 || buf_add(&bytes, "", 0) < 0) {
         buf_done(&bytes);
-        return no_memory(err);
+        return err_no_memory(err);
     }
     if (strlen(bytes.data) != bytes.size) {
         buf_done(&bytes);
@@ -136,7 +131,7 @@ static int read_argv(struct exec_request *request, const struct js *value,
     }
     request->argv = calloc(js_count(value) + 1, sizeof(*request->argv));
     if (!request->argv) {
-        return no_memory(err);
+        return err_no_memory(err);
     }
     strings.list = request->argv;
     rc = js_each(value, add_word, &strings, err);
@@ -192,7 +187,7 @@ static int add_assignment(void *arg, const char *key, const struct js *value,
         return rc;
     }
     if (buf_printf(&text, "%s=%s", key, word) < 0) {
-        return no_memory(err);
+        return err_no_memory(err);
     }
     strings->list[strings->count++] = text.data;
     return 0;
@@ -208,7 +203,7 @@ static int read_env(struct exec_request *request, const struct js *value,
     }
     request->env = calloc(js_count(value) + 1, sizeof(*request->env));
     if (!request->env) {
-        return no_memory(err);
+        return err_no_memory(err);
     }
     strings.list = request->env;
     return js_each(value, add_assignment, &strings, err);
@@ -238,7 +233,8 @@ static int read_stdin(struct exec_request *request, const struct js *value,
         return rc;
     }
     data = js_bytes(value, &size);
-    return js_bytes_take(data, size, &request->input) < 0 ? no_memory(err) : 0;
+    return js_bytes_take(data, size, &request->input) < 0 ? err_no_memory(err)
+                                                          : 0;
 }
 
 static int read_stdin_base64(struct exec_request *request,
@@ -254,7 +250,7 @@ static int read_stdin_base64(struct exec_request *request,
     data = js_bytes(value, &size);
     rc = base64_decode(data, size, &request->input);
     return rc == -EINVAL ? err_set(err, EINVAL, "'stdin_base64' is no base64")
-           : rc < 0      ? no_memory(err)
+           : rc < 0      ? err_no_memory(err)
                          : 0;
 }
 
@@ -365,7 +361,7 @@ static int parse(const char *json, size_t size, struct js **out,
     struct buf proper = BUF_INIT(PROPER_MAX);
     int rc = js_bytes_read(json, size, &proper);
 
-    rc = rc < 0 ? no_memory(err)
+    rc = rc < 0 ? err_no_memory(err)
                 : js_parse(buf_str(&proper), proper.size, out, err);
     buf_done(&proper);
     return rc;

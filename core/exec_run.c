@@ -149,7 +149,7 @@ static int place_cwd(const struct exec_request *request,
         *out = NULL;
     } else if (asprintf(out, "%s/%s", instance->workspace_path, request->cwd) <
                0) {
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     return 0;
 }

@@ -6,7 +6,6 @@
 #include "core/exec_clean.h"
 #include "core/exec_cut.h"
 
-#include <errno.h>
 #include <string.h>
 
 enum {
@@ -70,7 +69,7 @@ static int pass(struct stream *stream, struct err *err)
     ssize_t n = 1;
 
     if (!data) {
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     stream->size = 0;
     while (n > 0) {
@@ -178,7 +177,7 @@ static int fill_bytes(const struct stream *stream, struct buf *out,
     int rc;
 
     if (!data) {
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     while (n > 0 && done < size) {
         n = stream->source->read(stream->source->arg, done, data + done,
@@ -241,7 +240,7 @@ int shape_make(const struct shape_source *out, const struct shape_source *errs,
     int rc;
 
     if (!first || !second) {
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     buf_init(&made.out, SIZE_MAX);
     buf_init(&made.err, SIZE_MAX);

@@ -30,7 +30,7 @@ static int make_dirs(struct session *session, struct err *err)
 
     if (asprintf(&dir, "%s/execs", session->dir) < 0) {
         dir = NULL;
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     if ((mkdir(session->dir, 0700) < 0 && errno != EEXIST) ||
         (mkdir(dir, 0700) < 0 && errno != EEXIST)) {

@@ -151,7 +151,7 @@ static int read_pieces(struct work *work, int fd, uint64_t size,
 {
     AUTO_FREE char *piece = malloc(PIECE);
     uint64_t done = 0;
-    int rc = piece ? 0 : err_set(err, ENOMEM, "out of memory");
+    int rc = piece ? 0 : err_no_memory(err);
 
     while (rc == 0 && done < size) {
         ssize_t n = read_part(work, piece, PIECE, done, err);
@@ -312,7 +312,7 @@ static int append_pieces(struct work *work, const struct save *save, int fd,
     struct over over = work->over;
     uint64_t done = 0;
     size_t n = PIECE;
-    int rc = piece ? 0 : err_set(err, ENOMEM, "out of memory");
+    int rc = piece ? 0 : err_no_memory(err);
 
     over.script = over_append;
     over.args[1] = save->name;
@@ -415,10 +415,9 @@ static int bring(struct work *work, struct save *save, int fd, uint64_t size,
         return send_large(work, save, fd, size, err);
     }
     data = malloc(OVER_SMALL);
-    rc = data ? take_at(fd, data, OVER_SMALL, 0, &n, err)
-              : err_set(err, ENOMEM, "out of memory");
+    rc = data ? take_at(fd, data, OVER_SMALL, 0, &n, err) : err_no_memory(err);
     if (rc == 0 && buf_add(&save->data, data, n) < 0) {
-        rc = err_set(err, ENOMEM, "out of memory");
+        rc = err_no_memory(err);
     }
     return rc;
 }

@@ -61,7 +61,7 @@ int js_parse(const char *text, size_t size, struct js **out, struct err *err)
     }
     js = wrap(value);
     if (!js) {
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     *out = js;
     return 0;

@@ -79,7 +79,7 @@ int loop_new(struct loop **out, struct err *err)
     int rc;
 
     if (!loop) {
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     mutex_init(&loop->lock);
     list_init(&loop->posts);
@@ -135,7 +135,7 @@ int loop_source_new(struct loop *loop, int fd, uint32_t events, loop_fd_fn *fn,
     struct epoll_event event = {.events = events, .data.ptr = source};
 
     if (!source) {
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     list_init(&source->link);
     source->loop = loop;

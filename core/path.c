@@ -191,7 +191,7 @@ int path_resolve(const char *path, const char *avoid, char **out,
         return rc;
     }
     *out = strdup(walk.done[0] ? walk.done : "/");
-    return *out ? 0 : err_set(err, ENOMEM, "out of memory");
+    return *out ? 0 : err_no_memory(err);
 }
 
 /* ---- Below a directory ---- */
@@ -252,5 +252,5 @@ int path_beneath(const char *dir, const char *name, char **out, struct err *err)
         return not_below(dir, name, err);
     }
     *out = strdup(real);
-    return *out ? 0 : err_set(err, ENOMEM, "out of memory");
+    return *out ? 0 : err_no_memory(err);
 }

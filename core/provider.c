@@ -95,7 +95,7 @@ int provider_open(const struct provider_ops *ops,
     }
     calls = calloc(1, sizeof(*calls));
     if (!calls) {
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     mutex_init(&calls->turn);
     rc = ops->open(env, out, err);

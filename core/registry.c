@@ -481,7 +481,7 @@ int registry_each(struct registry *registry, uint64_t after,
     ssize_t count = LIST_BATCH;
 
     if (!rows) {
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     while (count == LIST_BATCH) {
         count =

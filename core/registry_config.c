@@ -1,7 +1,6 @@
 /* What configs of sessions may say, and who may say it. */
 #include "core/registry_priv.h"
 
-#include <errno.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +8,7 @@
 static int set_place(const char **out, const char *path, struct err *err)
 {
     *out = path ? strdup(path) : NULL;
-    return path && !*out ? err_set(err, ENOMEM, "out of memory") : 0;
+    return path && !*out ? err_no_memory(err) : 0;
 }
 
 int registry_set_places(struct registry *registry,

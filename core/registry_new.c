@@ -170,7 +170,7 @@ int registry_new(struct registry *registry, const char *text, size_t size,
     }
     copy = malloc(size + 1);
     if (!copy) {
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     memcpy(copy, text, size);
     copy[size] = '\0';

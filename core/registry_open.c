@@ -20,7 +20,7 @@ static int make_dir(const struct registry *registry, const char *name,
 
     if (asprintf(&path, "%s/%s", registry->state_dir, name) < 0) {
         path = NULL;
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     return mkdir(path, 0700) < 0 && errno != EEXIST
                ? err_errno(err, "make '%s'", path)
@@ -148,10 +148,10 @@ int registry_open(const struct registry_config *config,
     int rc;
 
     if (!registry) {
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     if (!registry->state_dir || !registry->provider || !registry->trash) {
-        rc = err_set(err, ENOMEM, "out of memory");
+        rc = err_no_memory(err);
     } else {
         rc = cancel_init(&registry->cancel, err);
     }

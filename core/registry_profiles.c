@@ -12,11 +12,6 @@
 #define DEFAULT "default"
 #define SUFFIX  ".json"
 
-static int no_memory(struct err *err)
-{
-    return err_set(err, ENOMEM, "out of memory");
-}
-
 static void profile_done(struct profile *profile)
 {
     config_done(&profile->config);
@@ -107,14 +102,14 @@ static int add(struct registry *registry, const char *name,
     struct profile made = {.name = strdup(name), .config = *config};
     struct profile *list;
     int rc = made.name ? registry_check(registry, &made.config, NULL, err)
-                       : no_memory(err);
+                       : err_no_memory(err);
 
     if (rc == 0) {
         rc = config_text(&made.config, &made.text, err);
     }
     list = rc == 0 ? realloc(registry->profiles, size) : NULL;
     if (rc == 0 && !list) {
-        rc = no_memory(err);
+        rc = err_no_memory(err);
     }
     if (rc < 0) {
         profile_done(&made);

@@ -170,7 +170,7 @@ int registry_add_providers(struct registry *registry, struct err *err)
         struct registry_provider *entry = calloc(1, sizeof(*entry));
 
         if (!entry) {
-            return err_set(err, ENOMEM, "out of memory");
+            return err_no_memory(err);
         }
         entry->ops = registry->table[i];
         list_add(&registry->providers, &entry->link);

@@ -20,7 +20,7 @@ int remote_write_piece(struct remote *r, const char *path,
                        const struct limits *limits, struct err *err)
 {
     AUTO_FREE char *bytes = malloc(PIECE);
-    int rc = bytes ? 0 : err_set(err, ENOMEM, "out of memory");
+    int rc = bytes ? 0 : err_no_memory(err);
 
     for (uint64_t at = piece->offset; rc == 0 && at < piece->end;) {
         uint64_t left = piece->end - at;
@@ -210,7 +210,7 @@ int remote_put_by_calls(struct remote *r, const char *path,
     int found, rc;
 
     if (!to) {
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     *to = (struct by_calls){.r = r, .path = path, .put = put, .limits = limits};
     remote_cache_forget(r->cache, path);

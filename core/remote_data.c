@@ -271,7 +271,7 @@ int remote_private_file(const char *dir, struct err *err)
         return fd;
     }
     if (asprintf(&path, "%s/private-XXXXXX", dir) < 0) {
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     fd = mkostemp(path, O_CLOEXEC);
     if (fd < 0) {

@@ -77,7 +77,7 @@ static int read_back(int fd, struct run *run, struct err *err)
     }
     run->data = malloc(size + 1);
     if (!run->data) {
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     if (pread(fd, run->data, size, 0) != (ssize_t)size) {
         return err_set(err, EIO, "the engine sent less than the file holds");
@@ -147,7 +147,7 @@ static int fetch_range(struct remote *r, const struct remote_fetch *fetch,
     size = left < size ? (size_t)left : size;
     run->data = malloc(size + 1);
     if (!run->data) {
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     n = remote_read_at(r, fetch->path, run->data, size, offset, limits, err);
     if (n < 0) {

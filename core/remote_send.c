@@ -198,8 +198,7 @@ static int merge(const struct sending *to, struct err *err)
     size_t size = (size_t)(stage->attr.st_size - stage->was.st_size);
     AUTO_FREE char *tail = malloc(size + 1);
     struct stat now;
-    int rc = tail ? ask_now(to, to->path, &now, err)
-                  : err_set(err, ENOMEM, "out of memory");
+    int rc = tail ? ask_now(to, to->path, &now, err) : err_no_memory(err);
 
     if (rc < 0) {
         return rc;

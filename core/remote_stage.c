@@ -104,7 +104,7 @@ static int wait_to_enter(struct remote *r, struct remote_node *node, bool make,
         node->stage->busy = true;
     } else if (rc == 0 && make) {
         *made = attach(r, node) != NULL;
-        rc = *made ? 0 : err_set(err, ENOMEM, "out of memory");
+        rc = *made ? 0 : err_no_memory(err);
     }
     *out = rc == 0 ? node->stage : NULL;
     mutex_unlock(&r->base.lock);
@@ -156,7 +156,7 @@ int remote_stage_fresh(struct remote_node *node, mode_t mode, bool any,
     mutex_unlock(&r->base.lock);
     if (!stage) {
         (void)close(fd);
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     stage->any = any;
     stage->whole = true;
@@ -205,7 +205,7 @@ static int widen(struct remote_stage *stage, uint64_t chunks, struct err *err)
     chunks = chunks > 2 * stage->n_dirty ? chunks : 2 * stage->n_dirty;
     wide = realloc(stage->dirty, chunks * sizeof(*wide));
     if (!wide) {
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     memset(wide + stage->n_dirty, 0, (chunks - stage->n_dirty) * sizeof(*wide));
     stage->dirty = wide;
@@ -265,7 +265,7 @@ static int load_chunk(struct remote_stage *stage, uint64_t chunk,
     ssize_t n;
 
     if (!bytes) {
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     n = read_theirs(stage, bytes, size, at, limits, err);
     n = n < 0 ? n : write_all(stage->fd, bytes, size, at, err);

@@ -113,7 +113,7 @@ int remote_sync(struct workspace *ws, const struct limits *limits,
 
     if (n <= 0) {
         free(batch.nodes);
-        return n < 0 ? err_set(err, ENOMEM, "out of memory") : 0;
+        return n < 0 ? err_no_memory(err) : 0;
     }
     batch.n = (size_t)n;
     atomic_init(&batch.next, 0);

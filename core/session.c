@@ -73,7 +73,7 @@ static int fill(struct session *session, const struct store_session *row,
                  session->registry->state_dir,
                  (unsigned long long)row->number) < 0) {
         session->dir = NULL;
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     session->number = row->number;
     session->created_us = row->created_us;
@@ -94,7 +94,7 @@ int session_new(struct registry *registry, const struct store_session *row,
     int rc;
 
     if (!session) {
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     session->registry = registry;
     mutex_init(&session->lock);

@@ -28,9 +28,7 @@ int session_config_text(struct session *session, struct buf *out,
     if (rc < 0) {
         return rc;
     }
-    return buf_add(out, text, strlen(text)) < 0
-               ? err_set(err, ENOMEM, "out of memory")
-               : 0;
+    return buf_add(out, text, strlen(text)) < 0 ? err_no_memory(err) : 0;
 }
 
 /* ---- What changes ---- */

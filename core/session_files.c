@@ -209,7 +209,7 @@ static void ensure_first(const struct visit *visit)
     struct err err = ERR_INIT;
 
     if (!kept) {
-        fail(visit, err_set(&err, ENOMEM, "out of memory"), &err);
+        fail(visit, err_no_memory(&err), &err);
         return;
     }
     session_ensure(kept->session, false, &kept->caller, ensured, kept);
@@ -224,7 +224,7 @@ static bool wait_for_door(const struct visit *visit)
     bool closed;
 
     if (!kept) {
-        fail(visit, err_set(&err, ENOMEM, "out of memory"), &err);
+        fail(visit, err_no_memory(&err), &err);
         return false;
     }
     mutex_lock(&session->lock);

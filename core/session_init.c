@@ -10,7 +10,6 @@
 #include "core/json.h"
 #include "core/session_priv.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -47,7 +46,7 @@ static int put_error(struct store_state *state, const char *error,
     char *copy = error ? strdup(error) : NULL;
 
     if (error && !copy) {
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     free(state->last_init_error);
     state->last_init_error = copy;
@@ -138,7 +137,7 @@ static int fail(struct session *session, struct exec *exec, const char *script,
                        info.err.msg);
     if (n < 0) {
         error = NULL;
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     outcome.error = error;
     /* That it failed counts, also where it cannot be recorded: the record says

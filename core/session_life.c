@@ -299,7 +299,7 @@ static int put_intent(struct session *session, const struct caller *caller,
     int rc;
 
     if (!state.provider) {
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     mutex_lock(&session->lock);
     state.generation = session->generation + 1;

@@ -403,7 +403,7 @@ void session_submit(struct session *session, const struct job *model)
     int rc;
 
     if (!job) {
-        rc = err_set(&err, ENOMEM, "out of memory");
+        rc = err_no_memory(&err);
         tell(model, rc, &err);
         return;
     }

@@ -25,7 +25,7 @@ static int copy_state(const struct store_state *from, struct store_state *out,
         (from->last_init_error && !copy.last_init_error) ||
         instance_copy(&copy.instance, &from->instance) < 0) {
         store_state_done(&copy);
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     *out = copy;
     return 0;
@@ -44,7 +44,7 @@ static int init_call_locked(struct session *session, struct session_call *out,
     out->config = strdup(session->config.provider_config);
     if (!out->config) {
         store_state_done(&out->state);
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     out->provider = session->provider;
     memcpy(out->id, session->id, sizeof(out->id));

@@ -189,8 +189,7 @@ static int open_locked(struct store *store, const char *dir, struct err *err)
     if (sqlite3_open_v2(path, &store->db,
                         SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX,
                         NULL) != SQLITE_OK) {
-        return store->db ? store_fail(store, err)
-                         : err_set(err, ENOMEM, "out of memory");
+        return store->db ? store_fail(store, err) : err_no_memory(err);
     }
     (void)sqlite3_busy_timeout(store->db, BUSY_MS);
     rc = run_text(store,
@@ -242,7 +241,7 @@ int store_open(const char *dir, int64_t wait_ms, struct store **out,
     int rc;
 
     if (!store) {
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     mutex_init(&store->lock);
     store->lock_fd = -1;

@@ -83,7 +83,7 @@ static int make_path(const char *dir, struct err *err)
     AUTO_FREE char *path = strdup(dir);
 
     if (!path) {
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     for (char *slash = strchr(path + 1, '/'); slash;
          slash = strchr(slash + 1, '/')) {
@@ -255,7 +255,7 @@ static int check_above(const char *dir, struct err *err)
     char *slash = path ? strrchr(path, '/') : NULL;
 
     if (!path) {
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     while (slash && access(path, F_OK) < 0 && errno == ENOENT) {
         slash[slash == path] = '\0';

@@ -67,7 +67,7 @@ static int read_session(sqlite3_stmt *stmt, struct store_session *out,
     (void)snprintf(row.id, sizeof(row.id), "%s", id ? (const char *)id : "");
     row.config = store_text(stmt, 4, &rc);
     if (rc < 0) {
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     *out = row;
     return 0;

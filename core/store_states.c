@@ -53,7 +53,7 @@ static int read_state(sqlite3_stmt *stmt, struct store_state *out,
 
     if (rc < 0) {
         store_state_done(&state);
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     (void)snprintf(state.err.msg, sizeof(state.err.msg), "%s",
                    msg ? (const char *)msg : "");

@@ -137,10 +137,10 @@ static int init(struct direct *d, const struct provider_root *root,
     }
     d->path = root->path ? strdup(root->path) : NULL;
     if (root->path && !d->path) {
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     rc = direct_nodes_init(d);
-    return rc < 0 ? err_set(err, -rc, "out of memory") : 0;
+    return rc < 0 ? err_no_memory(err) : 0;
 }
 
 int ws_new_direct(const struct provider_root *root, uint64_t number,
@@ -151,7 +151,7 @@ int ws_new_direct(const struct provider_root *root, uint64_t number,
     int rc;
 
     if (!d) {
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     d->number = number;
     d->ids.uid = view->uid;

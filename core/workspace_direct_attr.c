@@ -318,7 +318,7 @@ ssize_t direct_listxattr(struct ws_node *base, char *out, size_t size,
     }
     list = malloc(XATTR_LIST_MAX + 1);
     if (!list) {
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     fd = direct_fd_get(node, err);
     if (fd < 0) {

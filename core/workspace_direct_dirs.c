@@ -52,7 +52,7 @@ int direct_opendir(struct ws_node *base, const struct ws_ctx *ctx,
     dir = calloc(1, sizeof(*dir));
     if (!dir) {
         (void)close(fd);
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     mutex_init(&dir->lock);
     dir->fd = fd;

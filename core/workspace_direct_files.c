@@ -195,7 +195,7 @@ int direct_file_new(struct ws_node *node, int fd, int flags,
     int rc;
 
     if (!file) {
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     /* While it has a user the node's fd is not evicted: without handles an
      * unlinked file could not be found again. */

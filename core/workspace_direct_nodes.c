@@ -277,7 +277,7 @@ static int meet(struct direct_node *dir, const char *name, int fd,
 
     if (!node) {
         (void)close(fd);
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     (void)direct_fd_give(node, fd);
     direct_fd_put(node);

@@ -432,7 +432,7 @@ int ws_new_remote(struct provider *provider, const struct sandbox *sandbox,
     int rc;
 
     if (!r) {
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     r->provider = provider;
     r->files = provider->ops->files;
@@ -451,7 +451,7 @@ int ws_new_remote(struct provider *provider, const struct sandbox *sandbox,
     rc = cancel_init(&r->end, err);
     if (rc == 0 && make_parts(r, sandbox) < 0) {
         cancel_done(&r->end);
-        rc = err_set(err, ENOMEM, "out of memory");
+        rc = err_no_memory(err);
     }
     if (rc < 0) {
         free_parts(r);

@@ -36,7 +36,7 @@ int remote_opendir(struct ws_node *node, const struct ws_ctx *ctx,
     }
     dir = calloc(1, sizeof(*dir));
     if (!dir) {
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     mutex_init(&dir->lock);
     dir->base.node = ws_node_ref(node);
@@ -144,7 +144,7 @@ static int list(struct remote_dir *dir, const struct ws_ctx *ctx,
     }
     rc = remote_list(r, path.text, &ctx->limits, gather, &found, err);
     if (rc == 0 && gather_fresh(r, node, &found) < 0) {
-        rc = err_set(err, ENOMEM, "out of memory");
+        rc = err_no_memory(err);
     }
     if (rc < 0) {
         free_entries(found.entries, found.n);

@@ -44,7 +44,7 @@ int remote_file_new(struct ws_node *node, int flags, struct ws_file **out,
     struct remote_file *file = calloc(1, sizeof(*file));
 
     if (!file) {
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     mutex_lock(&node->tree->lock);
     remote_node_of(node)->opens++;

@@ -308,7 +308,7 @@ int remote_node_make(struct remote_node *dir, const char *name,
     node = new_node(r, dir, name, ino, S_IFREG);
     mutex_unlock(&r->base.lock);
     if (!node) {
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     *out = node;
     return 0;
@@ -340,7 +340,7 @@ int remote_node_meet(struct remote_node *dir, const char *name,
     }
     mutex_unlock(&r->base.lock);
     if (!node) {
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     rc = remote_show(node, attr, err);
     if (rc < 0) {

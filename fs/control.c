@@ -225,7 +225,7 @@ static void reply_node(fuse_req_t req, const char *op, struct inode *dir,
 
     if (rc == 0) {
         inode = inode_look_up(fs_of(req)->inodes, &key);
-        rc = inode ? 0 : err_set(&err, ENOMEM, "out of memory");
+        rc = inode ? 0 : err_no_memory(&err);
     }
     if (rc < 0) {
         fail(req, op, dir, name, &err);
@@ -319,7 +319,7 @@ static void make_later(fuse_req_t req, struct inode *dir, const char *name,
     struct making *making = calloc(1, sizeof(*making));
     struct err err = ERR_INIT;
     struct node_ctx ctx;
-    int rc = making ? 0 : err_set(&err, ENOMEM, "out of memory");
+    int rc = making ? 0 : err_no_memory(&err);
 
     if (rc == 0 && strlen(name) > NODE_NAME_MAX) {
         rc = err_set(&err, ENAMETOOLONG, "a name of over %d bytes",
@@ -508,7 +508,7 @@ static void control_readdir(fuse_req_t req, struct inode *inode, size_t size,
     struct node node = control_node(inode);
     struct err err = ERR_INIT;
     struct node_ctx ctx;
-    int rc = data ? 0 : err_set(&err, ENOMEM, "out of memory");
+    int rc = data ? 0 : err_no_memory(&err);
 
     (void)fi;
     if (rc == 0) {

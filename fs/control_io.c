@@ -94,7 +94,7 @@ static void open_later(fuse_req_t req, const struct reply_about *what,
 
     if (!opening) {
         file_close(file);
-        reply_err(req, what, err_set(&err, ENOMEM, "out of memory"), &err);
+        reply_err(req, what, err_no_memory(&err), &err);
         return;
     }
     opening->file = file;
@@ -296,7 +296,7 @@ static void read_now(struct waiting *waiting)
     waiting->n = waiting->data
                      ? file_read(waiting->file, &waiting->call, waiting->offset,
                                  waiting->data, waiting->size, &waiting->err)
-                     : err_set(&waiting->err, ENOMEM, "out of memory");
+                     : err_no_memory(&waiting->err);
 }
 
 /* In a thread of the session. */
@@ -332,7 +332,7 @@ static void read_later(fuse_req_t req, const struct reply_about *what,
     struct err err = ERR_INIT;
 
     if (!waiting) {
-        reply_err(req, what, err_set(&err, ENOMEM, "out of memory"), &err);
+        reply_err(req, what, err_no_memory(&err), &err);
         return;
     }
     waiting->file = file_ref(file);
@@ -351,7 +351,7 @@ void control_read(fuse_req_t req, struct inode *inode, size_t size, off_t off,
     AUTO_FREE char *data = malloc(size);
     ssize_t n =
         data ? file_read(file_of(fi), &call, (uint64_t)off, data, size, &err)
-             : err_set(&err, ENOMEM, "out of memory");
+             : err_no_memory(&err);
 
     if (n == -EAGAIN) {
         read_later(req, &what, file_of(fi), &call, size, off);
@@ -395,7 +395,7 @@ static void store(fuse_req_t req, const struct reply_about *what,
     struct park *park;
 
     if (!storing) {
-        reply_err(req, what, err_set(&err, ENOMEM, "out of memory"), &err);
+        reply_err(req, what, err_no_memory(&err), &err);
         return;
     }
     storing->size = size;
@@ -492,7 +492,7 @@ static void flush_later(fuse_req_t req, const struct reply_about *what,
 
     if (!waiting) {
         file_pending_done(&wait->pending);
-        reply_err(req, what, err_set(&err, ENOMEM, "out of memory"), &err);
+        reply_err(req, what, err_no_memory(&err), &err);
         return;
     }
     file_pending_move(&wait->pending, &waiting->pending);

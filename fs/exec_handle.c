@@ -4,7 +4,6 @@
 #include "core/session.h"
 #include "fs/task.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 
@@ -19,7 +18,7 @@ int exec_handle_init(struct file *file, const struct gather_kind *kind,
     struct exec_handle *handle = calloc(1, sizeof(*handle));
 
     if (!handle) {
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     gather_init(&handle->gather, kind);
     list_init(&handle->pending);

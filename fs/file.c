@@ -51,7 +51,7 @@ int file_open(const struct node_mount *mount, const struct node *node,
     }
     file = calloc(1, sizeof(*file));
     if (!file) {
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     atomic_init(&file->refs, 1);
     file->mount = mount;
@@ -95,7 +95,7 @@ int file_pending_add(struct list *list, uint64_t owner, struct exec *exec,
     struct file_pending *pending = calloc(1, sizeof(*pending));
 
     if (!pending) {
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     pending->owner = owner;
     pending->exec = exec_ref(exec);
@@ -211,7 +211,7 @@ static int copy_text(const char *data, size_t size, char **out, struct err *err)
         size--;
     }
     *out = strndup(data, size);
-    return *out ? 0 : err_set(err, ENOMEM, "out of memory");
+    return *out ? 0 : err_no_memory(err);
 }
 
 void file_store(struct file *file, const struct file_call *call,

@@ -53,7 +53,7 @@ static struct making *new_making(struct file *file,
     struct err err = ERR_INIT;
 
     if (!making) {
-        done(arg, err_set(&err, ENOMEM, "out of memory"), &err);
+        done(arg, err_no_memory(&err), &err);
         return NULL;
     }
     *making = (struct making){file_ref(file), *span, done, arg};

@@ -22,7 +22,7 @@ struct made {
 static int new_init(struct file *file, struct err *err)
 {
     file->own = calloc(1, sizeof(struct made));
-    return file->own ? 0 : err_set(err, ENOMEM, "out of memory");
+    return file->own ? 0 : err_no_memory(err);
 }
 
 static void free_own(struct file *file)
@@ -214,7 +214,7 @@ static int config_init(struct file *file, struct err *err)
     struct gather *gather = calloc(1, sizeof(*gather));
 
     if (!gather) {
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     gather_init(gather, &documents);
     file->own = gather;

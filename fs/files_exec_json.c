@@ -68,7 +68,7 @@ static int take_one(struct file *file, uint64_t owner, const char *data,
     int rc;
 
     if (!asked) {
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     buf_init(&asked->json, EXEC_REQUEST_MAX);
     mutex_lock(&file->lock);

@@ -456,7 +456,7 @@ int kernel_uring_new(struct fuse_session *fuse, int fd, size_t payload,
     int rc;
 
     if (!uring) {
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     mutex_init(&uring->lock);
     cond_init(&uring->change);

@@ -102,7 +102,7 @@ static int make_args(const struct options *options, struct fuse_args *args,
         make_list(options, &list) && fuse_opt_add_arg(args, "sessionfs") == 0 &&
         fuse_opt_add_arg(args, "-o") == 0 && fuse_opt_add_arg(args, list) == 0;
 
-    return done ? 0 : err_set(err, ENOMEM, "out of memory");
+    return done ? 0 : err_no_memory(err);
 }
 
 static int new_fuse(struct fs *fs, const struct options *options,
@@ -199,7 +199,7 @@ static int serve_requests(struct fs *fs, struct err *err)
     int rc;
 
     if (!config) {
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     fuse_loop_cfg_set_max_threads(config, MAX_THREADS);
     fuse_loop_cfg_set_idle_threads(config, MAX_THREADS);
@@ -221,7 +221,7 @@ static int new_parts(struct fs *fs, const struct options *options,
     fs->held = held_new();
     fs->inodes = fs->kernel ? inode_table_new(&root, fs->kernel) : NULL;
     if (!fs->kernel || !fs->pollers || !fs->held || !fs->inodes) {
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     return 0;
 }
@@ -240,7 +240,7 @@ static int start(struct fs *fs, const struct options *options, struct err *err)
     }
     fs->parks = parks_new(fs->loop);
     if (!fs->parks) {
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     return start_registry(options, provider_table, fs->loop, &hooks,
                           &fs->mount.registry, err);

@@ -204,7 +204,7 @@ static int parse_list(struct options *options, const char *list,
 {
     AUTO_FREE char *copy = strdup(list);
     char *left = copy;
-    int rc = copy ? 0 : err_set(err, ENOMEM, "out of memory");
+    int rc = copy ? 0 : err_no_memory(err);
 
     while (left && rc == 0) {
         char *text = next_option(&left);

@@ -121,7 +121,7 @@ int option_config(struct options *options, struct err *err)
     }
     if (n < 0) {
         path = NULL;
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     return option_file(options, path, true, err);
 }

@@ -103,7 +103,7 @@ struct park *park_new(fuse_req_t req, const struct reply_about *about,
         if (kind->free) {
             kind->free(arg);
         }
-        reply_err(req, about, err_set(&err, ENOMEM, "out of memory"), &err);
+        reply_err(req, about, err_no_memory(&err), &err);
         return NULL;
     }
     list_init(&park->link);

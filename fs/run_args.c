@@ -165,7 +165,7 @@ int run_args_parse(int argc, char **argv, struct run_args *out, struct err *err)
     int rc;
 
     if (!args.env) {
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     opterr = 0;
     rc = take_all(argc, argv, &args, err);

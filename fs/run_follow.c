@@ -56,7 +56,7 @@ static int open_stream(struct follow *follow, size_t i, const char *name,
     stream->to = to;
     stream->data = malloc(CHUNK);
     if (!stream->data) {
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     stream->from = openat(follow->dir, name, O_RDONLY | O_CLOEXEC);
     return stream->from < 0 ? err_errno(err, "the command's %s", name) : 0;

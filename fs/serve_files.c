@@ -92,7 +92,7 @@ static int ask(struct conn *conn, const struct js *params, struct asked *out,
     below = rc == 0 ? find_below(asked.target.workspace, asked.path) : NULL;
     if (below) {
         asked.below = strdup(below);
-        rc = asked.below ? 0 : err_set(err, ENOMEM, "out of memory");
+        rc = asked.below ? 0 : err_no_memory(err);
     }
     if (rc < 0) {
         asked_done(&asked);
@@ -234,7 +234,7 @@ static int read_node(struct conn *conn, struct ws_node *node, struct buf *out,
     struct ws_file *file = NULL;
     ssize_t n = 1;
     int rc = chunk ? ws_open(node, O_RDONLY | O_NONBLOCK, &ctx, &file, err)
-                   : err_set(err, ENOMEM, "out of memory");
+                   : err_no_memory(err);
 
     if (rc < 0) {
         return rc;

@@ -186,7 +186,7 @@ static int write_piece(struct conn *conn, const struct target *target,
     char *slash = parent ? strrchr(parent, '/') : NULL;
 
     if (!slash) {
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     slash[slash == parent] = '\0';
     return inside_run(conn, target, &inside, err);

@@ -164,7 +164,7 @@ int server_open(struct registry *registry, const char *state,
 {
     struct server *server = server_new(registry, state);
     int rc = server && server->state ? cancel_init(&server->stop, err)
-                                     : err_set(err, ENOMEM, "out of memory");
+                                     : err_no_memory(err);
 
     if (rc == 0) {
         rc = serve_link_listen(state, &server->listener, err);

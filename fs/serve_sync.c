@@ -220,7 +220,7 @@ static int copy_into(struct conn *conn, int fd, struct workspace *ws,
 
     if (!copy || !chunk) {
         (void)close(fd);
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     copy->conn = conn;
     copy->chunk = chunk;

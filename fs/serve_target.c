@@ -163,7 +163,7 @@ int target_path(const struct target *target, const char *path, char **out,
                      : asprintf(out, "%s/%s", from, path);
     if (n < 0) {
         *out = NULL;
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     if (n >= PATH_MAX) {
         free(*out);

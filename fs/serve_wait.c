@@ -38,7 +38,7 @@ static int wait_new(struct session *session, struct wait **out, struct err *err)
     struct wait *wait = calloc(1, sizeof(*wait));
 
     if (!wait) {
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     wait->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (wait->fd < 0) {

@@ -30,7 +30,7 @@ struct wcall *wcall_new(fuse_req_t req, const struct wcall_kind *kind,
         const struct reply_about about = {.op = kind->name};
         struct err err = ERR_INIT;
 
-        reply_err(req, &about, err_set(&err, ENOMEM, "out of memory"), &err);
+        reply_err(req, &about, err_no_memory(&err), &err);
         return NULL;
     }
     call->kind = kind;
@@ -112,7 +112,7 @@ void wcall_no_memory(struct wcall *call, fuse_req_t req)
 {
     struct err err = ERR_INIT;
 
-    wcall_fail(call, req, err_set(&err, ENOMEM, "out of memory"), &err);
+    wcall_fail(call, req, err_no_memory(&err), &err);
 }
 
 static void call_unref(struct wcall *call)
@@ -351,7 +351,7 @@ static int detach(struct wcall *call, struct err *err)
     copy = call->data ? malloc(call->size + 1) : NULL;
     if (call->data && !copy) {
         call->data = NULL;
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     if (copy) {
         memcpy(copy, call->data, call->size);

@@ -159,7 +159,7 @@ static int run_readlink(struct wcall *call, struct err *err)
 {
     call->out = malloc(PATH_MAX);
     if (!call->out) {
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     return ws_readlink(call->node, &call->ctx, call->out, PATH_MAX, err);
 }

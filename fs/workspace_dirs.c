@@ -8,7 +8,7 @@
 static int keep_dir(struct wcall *call, struct ws_dir *dir, struct err *err)
 {
     call->opened = wopen_new(dir ? call->ws : NULL, NULL, dir);
-    return call->opened ? 0 : err_set(err, ENOMEM, "out of memory");
+    return call->opened ? 0 : err_no_memory(err);
 }
 
 static int run_opendir(struct wcall *call, struct err *err)
@@ -165,7 +165,7 @@ static int prepare(struct wcall *call, struct err *err)
         call->listed = calloc(most, sizeof(struct inode *));
     }
     if (!call->out || (call->flags && !call->listed)) {
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     return 0;
 }
@@ -274,7 +274,7 @@ static int keep_size(struct wcall *call, ssize_t n)
 static int make_room(struct wcall *call, struct err *err)
 {
     call->out = malloc(call->size + 1);
-    return call->out ? 0 : err_set(err, ENOMEM, "out of memory");
+    return call->out ? 0 : err_no_memory(err);
 }
 
 static int run_getxattr(struct wcall *call, struct err *err)

@@ -9,7 +9,7 @@
 static int keep_open(struct wcall *call, struct ws_file *file, struct err *err)
 {
     call->opened = wopen_new(call->ws, file, NULL);
-    return call->opened ? 0 : err_set(err, ENOMEM, "out of memory");
+    return call->opened ? 0 : err_no_memory(err);
 }
 
 /*
@@ -198,7 +198,7 @@ static int run_read(struct wcall *call, struct err *err)
     }
     call->out = malloc(call->size + 1);
     if (!call->out) {
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     n = ws_read(call->open->file, call->out, call->size, call->offset,
                 &call->ctx, err);

@@ -421,7 +421,7 @@ int jsonl_exec(struct provider *provider, const struct sandbox *sandbox,
     struct jsonl *jsonl = jsonl_of(provider);
     struct running *running = new_running(jsonl, command);
     int rc = running ? lease_get(jsonl, sandbox, &running->lease, err)
-                     : err_set(err, ENOMEM, "out of memory");
+                     : err_no_memory(err);
 
     if (rc == 0) {
         running->number = sandbox->number;

@@ -3,7 +3,6 @@
 
 #include "core/files_over_exec.h"
 
-#include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
 
@@ -49,7 +48,7 @@ static int open_parts(struct jsonl *jsonl, struct err *err)
     if (!jsonl->aside || pool_new(&jsonl->pool) < 0) {
         workers_free(jsonl->aside);
         cancel_done(&jsonl->closing);
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     return 0;
 }
@@ -58,8 +57,7 @@ static int jsonl_open(const struct provider_env *env, struct provider **out,
                       struct err *err)
 {
     struct jsonl *jsonl = calloc(1, sizeof(*jsonl));
-    int rc =
-        jsonl ? open_parts(jsonl, err) : err_set(err, ENOMEM, "out of memory");
+    int rc = jsonl ? open_parts(jsonl, err) : err_no_memory(err);
 
     if (rc < 0) {
         free(jsonl);

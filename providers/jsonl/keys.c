@@ -139,7 +139,7 @@ static int read_texts(const struct js *config, const char *name,
     js_free(value);
     if (rc == 0 && !texts->list) {
         texts->list = calloc(1, sizeof(*texts->list));
-        rc = texts->list ? 0 : err_set(err, ENOMEM, "out of memory");
+        rc = texts->list ? 0 : err_no_memory(err);
     }
     return rc;
 }
@@ -153,7 +153,7 @@ static int read_text(const struct js *config, const char *name, char **out,
     if (value) {
         *out = strdup(js_bytes(value, &size));
         js_free(value);
-        return *out ? 0 : err_set(err, ENOMEM, "out of memory");
+        return *out ? 0 : err_no_memory(err);
     }
     *out = NULL;
     return 0;
@@ -171,7 +171,7 @@ static int name_it(struct program *program, struct err *err)
         name += strlen(PREFIX);
     }
     program->name = strdup(name);
-    return program->name ? 0 : err_set(err, ENOMEM, "out of memory");
+    return program->name ? 0 : err_no_memory(err);
 }
 
 static int read_argv(const struct js *config, struct program *out,
@@ -187,7 +187,7 @@ static int read_argv(const struct js *config, struct program *out,
                      "profile sets");
     }
     if (rc == 0 && add_text(&argv, path) < 0) {
-        rc = err_set(err, ENOMEM, "out of memory");
+        rc = err_no_memory(err);
     }
     if (rc == 0) {
         rc = read_texts(config, "argv", &argv, err);

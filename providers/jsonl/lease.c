@@ -116,9 +116,8 @@ static int load_lease(const struct sandbox *sandbox, const struct note *note,
     lease->id = strdup(instance->external_id);
     lease->workspace =
         strdup(instance->workspace_path ? instance->workspace_path : "/");
-    return lease->session && lease->id && lease->workspace
-               ? 0
-               : err_set(err, ENOMEM, "out of memory");
+    return lease->session && lease->id && lease->workspace ? 0
+                                                           : err_no_memory(err);
 }
 
 static int new_lease(struct jsonl *jsonl, const struct sandbox *sandbox,
@@ -126,8 +125,7 @@ static int new_lease(struct jsonl *jsonl, const struct sandbox *sandbox,
                      struct err *err)
 {
     struct lease *lease = calloc(1, sizeof(*lease));
-    int rc = lease ? load_lease(sandbox, note, lease, err)
-                   : err_set(err, ENOMEM, "out of memory");
+    int rc = lease ? load_lease(sandbox, note, lease, err) : err_no_memory(err);
 
     if (rc < 0) {
         if (lease) {

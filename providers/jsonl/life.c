@@ -172,7 +172,7 @@ static int find_workspace(struct jsonl *jsonl, const struct program *program,
     }
     if (rc == 0) {
         *out = strndup(cwd, strcspn(cwd, "\n"));
-        rc = *out ? 0 : err_set(err, ENOMEM, "out of memory");
+        rc = *out ? 0 : err_no_memory(err);
     }
     buf_done(&text);
     return rc;
@@ -210,7 +210,7 @@ static int fill_instance(const struct program *program,
 
     if (!made.external_id || !made.display_name || !made.workspace_path) {
         instance_done(&made);
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     instance_done(out);
     *out = made;
@@ -288,8 +288,7 @@ int jsonl_create(struct provider *provider, struct sandbox *sandbox,
     }
     new_group(group, sandbox->number);
     note.group = strdup(group);
-    rc = note.group ? note_write(sandbox, &note, err)
-                    : err_set(err, ENOMEM, "out of memory");
+    rc = note.group ? note_write(sandbox, &note, err) : err_no_memory(err);
     if (rc == 0) {
         lease_drop_all(jsonl, sandbox->number);
         rc = open_session(jsonl, &program, sandbox, &note, limits, err);

@@ -53,7 +53,7 @@ static int split(const struct buf *text, struct note *out, struct err *err)
     out->session = rest[0] ? strndup(rest, strcspn(rest, "\n")) : NULL;
     if (!out->group || (rest[0] && !out->session)) {
         note_done(out);
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     return 0;
 }

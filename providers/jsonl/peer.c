@@ -99,7 +99,7 @@ int peer_start(const struct program *program, struct peer **out,
     int rc;
 
     if (!peer) {
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     list_init(&peer->link);
     peer->in = peer->out = peer->err = -1;
@@ -108,7 +108,7 @@ int peer_start(const struct program *program, struct peer **out,
     peer->name = strdup(program->name);
     peer->ahead = malloc(CHUNK);
     rc = peer->name && peer->ahead ? start(program, peer, err)
-                                   : err_set(err, ENOMEM, "out of memory");
+                                   : err_no_memory(err);
     if (rc < 0) {
         peer_kill(peer);
         return rc;

@@ -340,7 +340,7 @@ static int read_rest(int fd, struct buf *out, struct err *err)
         PIECE = 256 * 1024
     };
     AUTO_FREE char *piece = malloc(PIECE);
-    int rc = piece ? 0 : err_set(err, ENOMEM, "out of memory");
+    int rc = piece ? 0 : err_no_memory(err);
 
     while (rc == 0) {
         ssize_t n = read(fd, piece, PIECE);
@@ -391,7 +391,7 @@ static int write_file(struct jsonl *jsonl, const struct lease *lease,
     if (wire_set_bytes(quick.params, "content_base64", buf_str(data),
                        data->size) < 0) {
         js_free(quick.params);
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     answer_init(&answer, 0);
     rc = quick_call(jsonl, &quick, limits, &answer, err);

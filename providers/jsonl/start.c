@@ -142,7 +142,7 @@ static int make_argv(struct running *running, const struct command *command,
         rc = rc < 0 ? rc : buf_add(&text, command->shell, command->shell_size);
     }
     if (rc < 0) {
-        rc = err_set(err, ENOMEM, "out of memory");
+        rc = err_no_memory(err);
     } else if (text.size && wire_is_text(text.data)) {
         *out = wire_script(text.data, none);
     } else {

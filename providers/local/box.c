@@ -112,7 +112,7 @@ int box_start(struct link *link, uint64_t number, const struct link_plan *plan,
     int rc;
 
     if (!box) {
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     (void)snprintf(box->name, sizeof(box->name), "%" PRIu64 ".%" PRIu64, number,
                    (uint64_t)atomic_fetch_add(&next_run, 1));

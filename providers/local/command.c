@@ -142,7 +142,7 @@ static int make_cgroup(struct running *running, struct err *err)
     }
     running->cgroup_name = box_name_command(box);
     if (!running->cgroup_name) {
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     return cgroup_make(box->cgroup, running->cgroup_name->name, box->ids.init,
                        &running->cgroup, err);
@@ -208,7 +208,7 @@ int command_start(struct local *local, struct box *box,
     int rc;
 
     if (!running) {
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     init_preparation(&preparation);
     running->sink = sink;

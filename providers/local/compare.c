@@ -103,7 +103,7 @@ static int same_data(const struct compare_file *a, const struct compare_file *b,
         return -err->code;
     }
     if (!buffers) {
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     for (off_t at = 0; rc == 0 && going > 0; at += PIECE) {
         rc = limits_check(limits, "comparing files takes too long", err);

@@ -190,7 +190,7 @@ static void serve_exec(struct init *init, uint64_t n, int *fds)
     struct run *run = calloc(1, sizeof(*run));
 
     if (!run) {
-        (void)err_set(&err, ENOMEM, "out of memory");
+        (void)err_no_memory(&err);
         reply_failure(fds[WIRE_EXEC_REPLY], &err);
         return;
     }

@@ -298,7 +298,7 @@ int layers_open(const char *state_dir, struct layers **out, struct err *err)
     int rc;
 
     if (!layers) {
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     mutex_init(&layers->lock);
     layers->closing.fd = -1;
@@ -306,7 +306,7 @@ int layers_open(const char *state_dir, struct layers **out, struct err *err)
     rc = layers->dir < 0 ? layers->dir : cancel_init(&layers->closing, err);
     layers->removals = rc < 0 ? NULL : workers_new(1);
     if (rc == 0 && !layers->removals) {
-        rc = err_set(err, ENOMEM, "out of memory");
+        rc = err_no_memory(err);
     }
     if (rc == 0) {
         rc = read_store(layers, err);
@@ -361,7 +361,7 @@ static int begin(struct layers *layers, uint64_t parent, unsigned tier,
     mutex_unlock(&layers->lock);
     if (rc < 0) {
         layers_unref(layers, parent);
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     return 0;
 }
@@ -469,7 +469,7 @@ int layers_top(struct layers *layers, uint64_t top, size_t most,
     uint64_t id = top;
 
     if (!ids) {
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     *tier = (struct layers_tier){.tier = LAYERS_WHOLE};
     mutex_lock(&layers->lock);

@@ -254,7 +254,7 @@ int link_open(const char *state_dir, unsigned wait_s,
     int rc;
 
     if (!link) {
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     link->wait_s = wait_s;
     if (!link_take_over(link, limits, &ready)) {

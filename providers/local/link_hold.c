@@ -119,7 +119,7 @@ static int take_all(struct link *link, const struct limits *limits,
         int rc;
 
         if (!held) {
-            return err_set(err, ENOMEM, "out of memory");
+            return err_no_memory(err);
         }
         list_init(&held->link);
         rc = link_await(link->sock, limits, &held->wire, held->fds, err);

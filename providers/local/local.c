@@ -145,7 +145,7 @@ static int open_files(struct local *local, const struct provider_env *env,
 
     if (rc == 0) {
         rc = volumes_new(local->link, local->layers, &local->volumes);
-        rc = rc < 0 ? err_set(err, -rc, "out of memory") : 0;
+        rc = rc < 0 ? err_no_memory(err) : 0;
     }
     if (rc == 0) {
         parts.layers = local->layers;
@@ -196,7 +196,7 @@ static int local_open(const struct provider_env *env, struct provider **out,
     int rc;
 
     if (!local) {
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     local->loop = env->loop;
     local->env = env;
@@ -315,7 +315,7 @@ int local_fill_instance(struct sandbox *sandbox, const struct err *plain,
     if (!made.external_id || !made.display_name || !made.workspace_path ||
         !made.metadata) {
         instance_done(&made);
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     instance_done(sandbox->instance);
     *sandbox->instance = made;
@@ -329,7 +329,7 @@ int local_watch(struct local *local, const struct sandbox *sandbox,
     int rc = watch_add(local->watch, sandbox->number, sandbox->dir,
                        quota->disk_bytes);
 
-    return rc < 0 ? err_set(err, -rc, "out of memory") : 0;
+    return rc < 0 ? err_no_memory(err) : 0;
 }
 
 static void stop_for_room(void *arg, uint64_t number, const struct err *why)

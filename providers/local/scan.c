@@ -485,7 +485,7 @@ int scan_take(const struct scan_ask *ask, const struct limits *limits,
     }
     look.top = new_node(NULL, "", &attr);
     if (!look.top) {
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     look.top->source = ask->source;
     rc = walk(&look);

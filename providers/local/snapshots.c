@@ -160,7 +160,7 @@ int snapshots_open(const struct snapshots_parts *parts, struct snapshots **out,
     int rc;
 
     if (!snapshots) {
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     snapshots->layers = parts->layers;
     snapshots->volumes = parts->volumes;

@@ -61,7 +61,7 @@ static int add_layer(struct span *span, int fd, const char *what)
 
         if (!wide) {
             (void)close(fd);
-            return err_set(span->err, ENOMEM, "out of memory");
+            return err_no_memory(span->err);
         }
         span->layers = wide;
         span->room = room;

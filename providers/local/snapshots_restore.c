@@ -75,7 +75,7 @@ static int look(struct making *making, int upper)
     int rc;
 
     if (!state) {
-        return err_set(making->err, ENOMEM, "out of memory");
+        return err_no_memory(making->err);
     }
     list_init(&state->link);
     state->number = making->sandbox->number;

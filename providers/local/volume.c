@@ -193,7 +193,7 @@ static int claim(struct volumes *volumes, uint64_t number,
     int rc;
 
     if (!fresh) {
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     list_init(&fresh->link);
     fresh->number = number;

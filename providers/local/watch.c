@@ -490,7 +490,7 @@ int watch_new(const char *state_dir, const struct watch_calls *calls,
     int rc = 0;
 
     if (!watch) {
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     watch->calls = *calls;
     mutex_init(&watch->lock);

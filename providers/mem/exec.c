@@ -415,7 +415,7 @@ int mem_exec(struct provider *provider, const struct sandbox *sandbox,
     }
     cmd = new_command(mem, sandbox, command);
     if (!cmd) {
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     cmd->cancel = limits->cancel;
     cmd->sink = sink;

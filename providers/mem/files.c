@@ -90,7 +90,7 @@ int mem_copy_names(struct mem_box *box, const char *path,
     }
     entries = calloc(count + 1, sizeof(*entries));
     if (!entries) {
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     count = 0;
     list_each(node, &dir->names)
@@ -101,7 +101,7 @@ int mem_copy_names(struct mem_box *box, const char *path,
         entries[count].attr = name->inode->attr;
         if (!entries[count].name) {
             mem_free_entries(entries, count);
-            return err_set(err, ENOMEM, "out of memory");
+            return err_no_memory(err);
         }
         count++;
     }

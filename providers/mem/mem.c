@@ -23,7 +23,7 @@ static int mem_open(const struct provider_env *env, struct provider **out,
     }
     if (!mem || (control && !mem->control)) {
         free(mem);
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     mem->loop = env->loop;
     mutex_init(&mem->lock);
@@ -116,7 +116,7 @@ static int fill_instance(const char *external_id, struct instance *instance,
 
     (void)snprintf(id, sizeof(id), "%s", external_id);
     if (instance_copy(&copy, &made) < 0) {
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     instance_done(instance);
     *instance = copy;
@@ -130,7 +130,7 @@ int mem_make_box(struct mem *mem, struct sandbox *sandbox, struct mem_box **out,
     int rc;
 
     if (!box) {
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     rc = fill_instance(box->external_id, sandbox->instance, err);
     if (rc < 0) {

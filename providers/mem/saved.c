@@ -335,7 +335,7 @@ static int read_one(struct walk *walk, struct err *err)
     }
     rc = read_new(walk, &attr, err);
     if (rc == 0 && several && add_linked(walk, NULL, attr.st_ino) < 0) {
-        rc = err_set(err, ENOMEM, "out of memory");
+        rc = err_no_memory(err);
     }
     return rc;
 }
@@ -351,8 +351,7 @@ int mem_load(struct mem_box *box, const char *dir, struct err *err)
         return errno == ENOENT ? err_set(err, ENOENT, "no such checkpoint")
                                : err_errno(err, "open '%s'", dir);
     }
-    rc = mem_tree_init(box) < 0 ? err_set(err, ENOMEM, "out of memory")
-                                : read_one(&walk, err);
+    rc = mem_tree_init(box) < 0 ? err_no_memory(err) : read_one(&walk, err);
     if (rc < 0 && box->root) {
         mem_tree_done(box);
     }

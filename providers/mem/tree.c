@@ -211,7 +211,7 @@ int mem_tree_make(struct mem_box *box, const char *path, mode_t mode,
     inode = new_inode(box, mode);
     if (!inode || add_name(place.dir, place.name, inode) < 0) {
         free(inode);
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     *out = inode;
     return 0;
@@ -291,7 +291,7 @@ static int move_over(struct mem_box *box, const struct place *a,
         return rc;
     }
     if (add_name(b->dir, b->name, inode) < 0) {
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     if (b->entry) {
         remove_entry(box, b);
@@ -354,7 +354,7 @@ int mem_tree_link(struct mem_box *box, const char *from, const char *to,
         return rc;
     }
     if (add_name(place.dir, place.name, inode) < 0) {
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     inode->attr.st_nlink++;
     inode->attr.st_ctim = now();
@@ -377,7 +377,7 @@ int mem_tree_resize(struct mem_box *box, struct mem_inode *inode, uint64_t size,
         room = size > room * 2 ? size : room * 2;
         data = realloc(inode->data, room);
         if (!data) {
-            return err_set(err, ENOMEM, "out of memory");
+            return err_no_memory(err);
         }
         box->bytes += room - inode->room;
         inode->data = data;

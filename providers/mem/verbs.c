@@ -56,7 +56,7 @@ static int get(struct mem_box *box, const char *path, char **out, size_t *size,
     *size = (size_t)inode->attr.st_size;
     *out = malloc(*size + 1);
     if (!*out) {
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     if (*size) {
         memcpy(*out, inode->data, *size);

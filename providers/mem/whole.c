@@ -69,7 +69,7 @@ static int copy_dir(struct mem_box *box, struct copied_tree *copy, size_t at,
     for (size_t i = 0; i < n; i++) {
         if (S_ISDIR(entries[i].attr.st_mode) &&
             add_dir(copy, path, entries[i].name) < 0) {
-            return err_set(err, ENOMEM, "out of memory");
+            return err_no_memory(err);
         }
     }
     copy->left -= n < copy->left ? n : copy->left;
@@ -107,7 +107,7 @@ int mem_tell_tree(struct provider *provider, const struct sandbox *sandbox,
         return rc;
     }
     if (add_dir(&copy, "", path) < 0) {
-        rc = err_set(err, ENOMEM, "out of memory");
+        rc = err_no_memory(err);
     }
     for (size_t i = 0; rc == 0 && i < copy.n && copy.left; i++) {
         rc = copy_dir(box, &copy, i, err);
@@ -214,7 +214,7 @@ static int read_all(int fd, char **out, size_t *size, struct err *err)
     }
     data = malloc((size_t)end + 1);
     if (!data) {
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     if (pread(fd, data, (size_t)end, 0) != end) {
         free(data);

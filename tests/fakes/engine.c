@@ -121,7 +121,7 @@ static int engine_open(const struct provider_env *env, struct provider **out,
     }
     provider = calloc(1, sizeof(*provider));
     if (!provider) {
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     *out = provider;
     return 0;
@@ -141,7 +141,7 @@ static int set_external_id(struct sandbox *sandbox, struct err *err)
     char *id = NULL;
 
     if (asprintf(&id, "box-%u", atomic_fetch_add(&engine.made, 1)) < 0) {
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     free(sandbox->instance->external_id);
     sandbox->instance->external_id = id;
@@ -159,7 +159,7 @@ static int set_metadata(struct sandbox *sandbox, struct err *err)
     }
     text = malloc(size + 1);
     if (!text) {
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     memset(text, 'm', size);
     text[0] = '"';
@@ -427,7 +427,7 @@ static int engine_exec(struct provider *provider, const struct sandbox *sandbox,
     }
     if (!running || !running->words) {
         free(running);
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     running->sink = sink;
     running->arg = arg;
