@@ -43,19 +43,15 @@ int store_checkpoint_add(struct store *store, uint64_t number,
                          const struct checkpoint *checkpoint,
                          const struct store_event *event, struct err *err)
 {
-    int rc;
+    int rc = store_enter(store, err);
 
-    mutex_lock(&store->lock);
-    rc = store_begin(store, err);
     if (rc == 0) {
         rc = add_locked(store, number, checkpoint, err);
         if (rc == 0) {
             rc = store_event_locked(store, number, event, err);
         }
-        rc = store_end(store, rc, err);
     }
-    mutex_unlock(&store->lock);
-    return rc;
+    return store_leave(store, rc, err);
 }
 
 int store_checkpoint_exec(struct store *store, uint64_t number,
@@ -63,19 +59,15 @@ int store_checkpoint_exec(struct store *store, uint64_t number,
                           const struct checkpoint *checkpoint,
                           const struct store_event *event, struct err *err)
 {
-    int rc;
+    int rc = store_enter(store, err);
 
-    mutex_lock(&store->lock);
-    rc = store_begin(store, err);
     if (rc == 0) {
         rc = store_exec_locked(store, number, info, event, err);
         if (rc == 0 && checkpoint) {
             rc = add_locked(store, number, checkpoint, err);
         }
-        rc = store_end(store, rc, err);
     }
-    mutex_unlock(&store->lock);
-    return rc;
+    return store_leave(store, rc, err);
 }
 
 /* ---- Finding ---- */
@@ -271,19 +263,15 @@ int store_checkpoint_drop(struct store *store, uint64_t number,
                           const struct checkpoint *checkpoint,
                           const struct store_event *event, struct err *err)
 {
-    int rc;
+    int rc = store_enter(store, err);
 
-    mutex_lock(&store->lock);
-    rc = store_begin(store, err);
     if (rc == 0) {
         rc = drop_locked(store, number, checkpoint, err);
         if (rc == 0) {
             rc = store_event_locked(store, number, event, err);
         }
-        rc = store_end(store, rc, err);
     }
-    mutex_unlock(&store->lock);
-    return rc;
+    return store_leave(store, rc, err);
 }
 
 static int hide_locked(struct store *store, uint64_t number, uint64_t key,
@@ -301,15 +289,12 @@ static int hide_locked(struct store *store, uint64_t number, uint64_t key,
 int store_checkpoint_hide(struct store *store, uint64_t number, uint64_t key,
                           const struct store_event *event, struct err *err)
 {
-    int rc;
+    int rc = store_enter(store, err);
 
-    mutex_lock(&store->lock);
-    rc = store_begin(store, err);
     if (rc == 0) {
-        rc = store_end(store, hide_locked(store, number, key, event, err), err);
+        rc = hide_locked(store, number, key, event, err);
     }
-    mutex_unlock(&store->lock);
-    return rc;
+    return store_leave(store, rc, err);
 }
 
 int store_checkpoint_next(struct store *store, uint64_t number, uint64_t *out,

@@ -119,16 +119,12 @@ int store_event_locked(struct store *store, uint64_t number,
 int store_event_add(struct store *store, uint64_t number,
                     const struct store_event *event, struct err *err)
 {
-    int rc;
+    int rc = store_enter(store, err);
 
-    mutex_lock(&store->lock);
-    rc = store_begin(store, err);
     if (rc == 0) {
         rc = store_event_locked(store, number, event, err);
-        rc = store_end(store, rc, err);
     }
-    mutex_unlock(&store->lock);
-    return rc;
+    return store_leave(store, rc, err);
 }
 
 /* Copies of a line that begins at `start` what lies behind `offset`. */
@@ -267,16 +263,12 @@ static int failure_locked(struct store *store, uint64_t number,
 int store_failure_add(struct store *store, uint64_t number, const char *line,
                       size_t size, struct err *err)
 {
-    int rc;
+    int rc = store_enter(store, err);
 
-    mutex_lock(&store->lock);
-    rc = store_begin(store, err);
     if (rc == 0) {
         rc = failure_locked(store, number, line, size, err);
-        rc = store_end(store, rc, err);
     }
-    mutex_unlock(&store->lock);
-    return rc;
+    return store_leave(store, rc, err);
 }
 
 static int failures_locked(struct store *store, uint64_t number,

@@ -64,15 +64,12 @@ int store_exec_add(struct store *store, uint64_t number,
                              .submitted_us = clock_wall_us(),
                              .mode = exec->mode,
                              .background = exec->background};
-    int rc;
+    int rc = store_enter(store, err);
 
-    mutex_lock(&store->lock);
-    rc = store_begin(store, err);
     if (rc == 0) {
         rc = add_locked(store, number, exec, caller, &info, err);
-        rc = store_end(store, rc, err);
     }
-    mutex_unlock(&store->lock);
+    rc = store_leave(store, rc, err);
     if (rc == 0) {
         *out = info;
     }
@@ -108,16 +105,12 @@ int store_exec_save(struct store *store, uint64_t number,
                     const struct exec_info *info,
                     const struct store_event *event, struct err *err)
 {
-    int rc;
+    int rc = store_enter(store, err);
 
-    mutex_lock(&store->lock);
-    rc = store_begin(store, err);
     if (rc == 0) {
         rc = store_exec_locked(store, number, info, event, err);
-        rc = store_end(store, rc, err);
     }
-    mutex_unlock(&store->lock);
-    return rc;
+    return store_leave(store, rc, err);
 }
 
 static enum exec_status parse_status(const char *text)
@@ -279,15 +272,12 @@ static int drop_locked(struct store *store, uint64_t number, const uint64_t *n,
 int store_exec_drop(struct store *store, uint64_t number, const uint64_t *n,
                     size_t count, struct err *err)
 {
-    int rc;
+    int rc = store_enter(store, err);
 
-    mutex_lock(&store->lock);
-    rc = store_begin(store, err);
     if (rc == 0) {
-        rc = store_end(store, drop_locked(store, number, n, count, err), err);
+        rc = drop_locked(store, number, n, count, err);
     }
-    mutex_unlock(&store->lock);
-    return rc;
+    return store_leave(store, rc, err);
 }
 
 ssize_t store_exec_list(struct store *store, uint64_t number, uint64_t after,
@@ -386,13 +376,10 @@ static int lose_all_locked(struct store *store, const struct exec_key *but,
 int store_exec_lose_all(struct store *store, const struct exec_key *but,
                         size_t count, struct err *err)
 {
-    int rc;
+    int rc = store_enter(store, err);
 
-    mutex_lock(&store->lock);
-    rc = store_begin(store, err);
     if (rc == 0) {
-        rc = store_end(store, lose_all_locked(store, but, count, err), err);
+        rc = lose_all_locked(store, but, count, err);
     }
-    mutex_unlock(&store->lock);
-    return rc;
+    return store_leave(store, rc, err);
 }

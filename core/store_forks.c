@@ -39,15 +39,12 @@ static int show_locked(struct store *store, uint64_t number,
 int store_fork_end(struct store *store, uint64_t number,
                    const struct store_event *event, struct err *err)
 {
-    int rc;
+    int rc = store_enter(store, err);
 
-    mutex_lock(&store->lock);
-    rc = store_begin(store, err);
     if (rc == 0) {
-        rc = store_end(store, show_locked(store, number, event, err), err);
+        rc = show_locked(store, number, event, err);
     }
-    mutex_unlock(&store->lock);
-    return rc;
+    return store_leave(store, rc, err);
 }
 
 /* No id begins with a dot. */

@@ -62,6 +62,13 @@ MUST_USE int store_begin(struct store *store, struct err *err)
 MUST_USE int store_end(struct store *store, int rc, struct err *err)
     REQUIRES(store->lock);
 
+/* The same with the lock, for a function that is one transaction: it does its
+ * work where store_enter() returns 0, and returns what store_leave() does. */
+MUST_USE int store_enter(struct store *store, struct err *err)
+    ACQUIRE(store->lock);
+MUST_USE int store_leave(struct store *store, int rc, struct err *err)
+    RELEASE(store->lock);
+
 /* Adds an event inside of a transaction; NULL adds none. */
 MUST_USE int store_event_locked(struct store *store, uint64_t number,
                                 const struct store_event *event,

@@ -36,15 +36,12 @@ int store_session_add(struct store *store, const char *id, const char *config,
                       struct err *err)
 {
     uint64_t made = 0;
-    int rc;
+    int rc = store_enter(store, err);
 
-    mutex_lock(&store->lock);
-    rc = store_begin(store, err);
     if (rc == 0) {
         rc = add_locked(store, id, config, caller, &made, err);
-        rc = store_end(store, rc, err);
     }
-    mutex_unlock(&store->lock);
+    rc = store_leave(store, rc, err);
     if (rc == 0) {
         *number = made;
     }
@@ -144,15 +141,12 @@ static int remove_locked(struct store *store, uint64_t number, struct err *err)
 
 int store_session_remove(struct store *store, uint64_t number, struct err *err)
 {
-    int rc;
+    int rc = store_enter(store, err);
 
-    mutex_lock(&store->lock);
-    rc = store_begin(store, err);
     if (rc == 0) {
-        rc = store_end(store, remove_locked(store, number, err), err);
+        rc = remove_locked(store, number, err);
     }
-    mutex_unlock(&store->lock);
-    return rc;
+    return store_leave(store, rc, err);
 }
 
 static int rename_locked(struct store *store, uint64_t number, const char *id,
@@ -172,16 +166,12 @@ static int rename_locked(struct store *store, uint64_t number, const char *id,
 int store_session_rename(struct store *store, uint64_t number, const char *id,
                          const struct store_event *event, struct err *err)
 {
-    int rc;
+    int rc = store_enter(store, err);
 
-    mutex_lock(&store->lock);
-    rc = store_begin(store, err);
     if (rc == 0) {
         rc = rename_locked(store, number, id, event, err);
-        rc = store_end(store, rc, err);
     }
-    mutex_unlock(&store->lock);
-    return rc;
+    return store_leave(store, rc, err);
 }
 
 static int configure_locked(struct store *store, uint64_t number,
@@ -199,16 +189,12 @@ int store_session_configure(struct store *store, uint64_t number,
                             const char *config, const struct store_event *event,
                             struct err *err)
 {
-    int rc;
+    int rc = store_enter(store, err);
 
-    mutex_lock(&store->lock);
-    rc = store_begin(store, err);
     if (rc == 0) {
         rc = configure_locked(store, number, config, event, err);
-        rc = store_end(store, rc, err);
     }
-    mutex_unlock(&store->lock);
-    return rc;
+    return store_leave(store, rc, err);
 }
 
 static ssize_t list_locked(struct store *store, uint64_t after,

@@ -150,16 +150,12 @@ int store_state_save(struct store *store, uint64_t number, uint64_t expected,
                      const struct store_state *state,
                      const struct store_event *event, struct err *err)
 {
-    int rc;
+    int rc = store_enter(store, err);
 
-    mutex_lock(&store->lock);
-    rc = store_begin(store, err);
     if (rc == 0) {
         rc = save_locked(store, number, expected, state, event, err);
-        rc = store_end(store, rc, err);
     }
-    mutex_unlock(&store->lock);
-    return rc;
+    return store_leave(store, rc, err);
 }
 
 static int remove_locked(struct store *store, uint64_t number,
@@ -182,16 +178,12 @@ static int remove_locked(struct store *store, uint64_t number,
 int store_state_remove(struct store *store, uint64_t number, uint64_t expected,
                        const struct store_event *event, struct err *err)
 {
-    int rc;
+    int rc = store_enter(store, err);
 
-    mutex_lock(&store->lock);
-    rc = store_begin(store, err);
     if (rc == 0) {
         rc = remove_locked(store, number, expected, event, err);
-        rc = store_end(store, rc, err);
     }
-    mutex_unlock(&store->lock);
-    return rc;
+    return store_leave(store, rc, err);
 }
 
 ssize_t store_state_list(struct store *store, enum session_status status,

@@ -178,6 +178,19 @@ int store_end(struct store *store, int rc, struct err *err)
     return rc;
 }
 
+int store_enter(struct store *store, struct err *err)
+{
+    mutex_lock(&store->lock);
+    return store_begin(store, err);
+}
+
+int store_leave(struct store *store, int rc, struct err *err)
+{
+    rc = store_end(store, rc, err);
+    mutex_unlock(&store->lock);
+    return rc;
+}
+
 ssize_t store_numbers(struct store *store, sqlite3_stmt *stmt, uint64_t *out,
                       size_t most, struct err *err)
 {
