@@ -112,43 +112,25 @@ static int64_t look(struct session *session)
     return DEADLINE_NONE;
 }
 
-static void set_timer(struct registry *registry, int64_t at_ms)
+static int64_t look_at(struct list *entry)
 {
-    registry->wrote_ms = at_ms;
-    loop_timer_set(registry->wrote_timer, at_ms);
+    return look(container_of(entry, struct session, wrote_link));
 }
 
-static void fire(void *arg)
+void checkpoint_watch_init(struct registry *registry)
 {
-    struct registry *registry = arg;
-    int64_t first = DEADLINE_NONE;
-
-    list_each_safe(node, &registry->writers)
-    {
-        int64_t next = look(container_of(node, struct session, wrote_link));
-
-        first = next < first ? next : first;
-    }
-    set_timer(registry, first);
+    alarms_init(&registry->writers, registry->loop, look_at);
 }
 
 static void watch(void *arg)
 {
     struct session *session = arg;
     struct registry *registry = session->registry;
-    int64_t due = clock_deadline(QUIET_MS);
 
-    if (!registry->wrote_timer) {
-        registry->wrote_timer = loop_timer_new(registry->loop, fire, registry);
-    }
-    if (!registry->wrote_timer || registry_closing(registry) ||
-        !list_empty(&session->wrote_link)) {
+    if (registry_closing(registry) ||
+        !alarms_add(&registry->writers, &session->wrote_link,
+                    clock_deadline(QUIET_MS))) {
         session_unref(session);
-        return;
-    }
-    list_add(&registry->writers, &session->wrote_link);
-    if (due < registry->wrote_ms) {
-        set_timer(registry, due);
     }
 }
 
@@ -159,10 +141,10 @@ void checkpoint_watch(struct session *session)
 
 void checkpoint_watch_drop_all(struct registry *registry)
 {
-    list_each_safe(node, &registry->writers)
+    list_each_safe(entry, &registry->writers.entries)
     {
         struct session *session =
-            container_of(node, struct session, wrote_link);
+            container_of(entry, struct session, wrote_link);
 
         /* Only this list may know that it was written to. */
         if (registry->on_unmount != REGISTRY_DELETE) {
@@ -170,7 +152,5 @@ void checkpoint_watch_drop_all(struct registry *registry)
         }
         drop(session);
     }
-    loop_timer_free(registry->wrote_timer);
-    registry->wrote_timer = NULL;
-    registry->wrote_ms = DEADLINE_NONE;
+    alarms_done(&registry->writers);
 }

@@ -82,6 +82,8 @@ void checkpoint_doubt(struct session *session) EXCLUDES(session->lock);
 /* The same as checkpoint_wrote(); true: the timer is to be set. */
 bool checkpoint_wrote_locked(struct session *session) REQUIRES(session->lock);
 void checkpoint_watch(struct session *session) EXCLUDES(session->lock);
+/* Of a new registry, before its first session. */
+void checkpoint_watch_init(struct registry *registry);
 /* At the end: no more of it, for any session, and what was written is taken
  * now; in the loop's thread. */
 void checkpoint_watch_drop_all(struct registry *registry);

@@ -100,10 +100,6 @@ static struct registry *alloc(const struct registry_config *config,
     cond_init(&registry->opened);
     list_init(&registry->providers);
     list_init(&registry->retries);
-    list_init(&registry->idlers);
-    registry->idle_ms = DEADLINE_NONE;
-    list_init(&registry->writers);
-    registry->wrote_ms = DEADLINE_NONE;
     registry->opened_us = clock_wall_us();
     registry->cancel.fd = -1;
     mutex_lock(&registry->lock);
@@ -113,6 +109,8 @@ static struct registry *alloc(const struct registry_config *config,
     }
     mutex_unlock(&registry->lock);
     registry->loop = config->loop;
+    session_idle_init(registry);
+    checkpoint_watch_init(registry);
     registry->hooks = config->hooks;
     registry->table = table;
     registry->on_unmount = config->on_unmount;

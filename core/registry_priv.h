@@ -2,6 +2,7 @@
 #ifndef SESSIONFS_REGISTRY_PRIV_H
 #define SESSIONFS_REGISTRY_PRIV_H
 
+#include "core/alarms.h"
 #include "core/buf.h"
 #include "core/cancel.h"
 #include "core/config_check.h"
@@ -60,13 +61,9 @@ struct registry {
     int64_t opened_us;           /* clock_wall_us() */
 
     /* By the loop's thread: */
-    struct list retries;            /* Sessions with a timer. */
-    struct list idlers;             /* Sessions whose sandbox runs. */
-    struct loop_timer *idle_timer;  /* For all of them. NULL: not yet. */
-    int64_t idle_ms;                /* When it fires; DEADLINE_NONE: never. */
-    struct list writers;            /* Sessions that were written to, */
-    struct loop_timer *wrote_timer; /* and the like of the above two. */
-    int64_t wrote_ms;
+    struct list retries;   /* Sessions with a timer. */
+    struct alarms idlers;  /* Sessions whose sandbox runs, */
+    struct alarms writers; /* and those that were written to. */
 
     struct mutex lock; /* Of all GUARDED members below. */
     struct cond calm;  /* jobs, works or sinks has changed. */

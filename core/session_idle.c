@@ -115,24 +115,14 @@ static int64_t look(struct session *session)
     return DEADLINE_NONE;
 }
 
-static void set_timer(struct registry *registry, int64_t at_ms)
+static int64_t look_at(struct list *entry)
 {
-    registry->idle_ms = at_ms;
-    loop_timer_set(registry->idle_timer, at_ms);
+    return look(container_of(entry, struct session, idle_link));
 }
 
-static void fire(void *arg)
+void session_idle_init(struct registry *registry)
 {
-    struct registry *registry = arg;
-    int64_t first = DEADLINE_NONE;
-
-    list_each_safe(node, &registry->idlers)
-    {
-        int64_t next = look(container_of(node, struct session, idle_link));
-
-        first = next < first ? next : first;
-    }
-    set_timer(registry, first);
+    alarms_init(&registry->idlers, registry->loop, look_at);
 }
 
 static void watch(void *arg)
@@ -146,17 +136,9 @@ static void watch(void *arg)
     wanted = wanted_locked(session);
     due = due_locked(session);
     mutex_unlock(&session->lock);
-    if (!registry->idle_timer) {
-        registry->idle_timer = loop_timer_new(registry->loop, fire, registry);
-    }
-    if (!wanted || !registry->idle_timer || registry_closing(registry) ||
-        !list_empty(&session->idle_link)) {
+    if (!wanted || registry_closing(registry) ||
+        !alarms_add(&registry->idlers, &session->idle_link, due)) {
         session_unref(session);
-        return;
-    }
-    list_add(&registry->idlers, &session->idle_link);
-    if (due < registry->idle_ms) {
-        set_timer(registry, due);
     }
 }
 
@@ -167,11 +149,9 @@ void session_idle_watch(struct session *session)
 
 void session_idle_drop_all(struct registry *registry)
 {
-    list_each_safe(node, &registry->idlers)
+    list_each_safe(entry, &registry->idlers.entries)
     {
-        drop(container_of(node, struct session, idle_link));
+        drop(container_of(entry, struct session, idle_link));
     }
-    loop_timer_free(registry->idle_timer);
-    registry->idle_timer = NULL;
-    registry->idle_ms = DEADLINE_NONE;
+    alarms_done(&registry->idlers);
 }

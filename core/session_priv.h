@@ -343,6 +343,8 @@ void session_retry_drop_all(struct registry *registry);
 
 /* ---- session_idle.c ---- */
 
+/* Of a new registry, before its first session. */
+void session_idle_init(struct registry *registry);
 /* The sandbox runs: it is paused when nobody has used it for long enough. Any
  * thread. */
 void session_idle_watch(struct session *session) EXCLUDES(session->lock);
