@@ -169,16 +169,21 @@ MUST_USE int registry_new(struct registry *registry, const char *text,
                           size_t size, const struct caller *caller,
                           char id[SESSION_ID_SIZE], struct err *err);
 
+/* A session that the operator wants; borrowed. */
+struct registry_order {
+    const char *profile; /* Its name. */
+    const char *id;      /* The session's. */
+    const char *base;    /* An absolute directory of this machine that its
+                            workspace starts from, unless the profile names
+                            one; NULL: none. */
+    const struct caller *caller;
+};
+
 /**
- * Makes a session by a profile, for the operator, who may say where its
- * workspace starts from.
+ * Makes a session by a profile, for the operator.
  *
  * @param registry the registry
- * @param profile  its name
- * @param id       the session's
- * @param base     an absolute directory of this machine, unless the profile
- *                 names one; NULL: none
- * @param caller   who asks
+ * @param order    what it is to be
  * @param lacks    on success, whether the engine can start from no directory,
  *                 so that base means nothing to it
  * @param out      the session with a reference, on success
@@ -187,9 +192,8 @@ MUST_USE int registry_new(struct registry *registry, const char *text,
  *         provider, -EEXIST, -ENOSPC, -EIO, or what the file system said of
  *         base
  */
-MUST_USE int registry_new_by(struct registry *registry, const char *profile,
-                             const char *id, const char *base,
-                             const struct caller *caller, bool *lacks,
+MUST_USE int registry_new_by(struct registry *registry,
+                             const struct registry_order *order, bool *lacks,
                              struct session **out, struct err *err);
 
 /**

@@ -215,37 +215,34 @@ static int set_base(struct config *config, const char *base, struct err *err)
     return rc;
 }
 
-static int add_by(struct registry *registry, const char *id, const char *base,
-                  struct config *config, const struct caller *caller,
-                  bool *lacks, struct session **out, struct err *err)
+static int add_by(struct registry *registry, const struct registry_order *order,
+                  struct config *config, bool *lacks, struct session **out,
+                  struct err *err)
 {
-    int rc = 0;
+    bool can = starts_from_base(registry_ops(registry, config->provider));
+    int rc = order->base && can ? set_base(config, order->base, err) : 0;
 
-    *lacks =
-        base && !starts_from_base(registry_ops(registry, config->provider));
-    if (base && !*lacks) {
-        rc = set_base(config, base, err);
-    }
+    *lacks = order->base && !can;
     if (rc == 0) {
         rc = registry_check(registry, config, NULL, err);
     }
-    return rc < 0 ? rc : registry_add(registry, id, config, caller, out, err);
+    return rc < 0 ? rc
+                  : registry_add(registry, order->id, config, order->caller,
+                                 out, err);
 }
 
-int registry_new_by(struct registry *registry, const char *profile,
-                    const char *id, const char *base,
-                    const struct caller *caller, bool *lacks,
+int registry_new_by(struct registry *registry,
+                    const struct registry_order *order, bool *lacks,
                     struct session **out, struct err *err)
 {
     struct request request = {.id = ""};
-    int rc = set_id(&request, id, strlen(id), err);
+    int rc = set_id(&request, order->id, strlen(order->id), err);
 
     if (rc == 0) {
-        rc = take_profile(registry, profile, &request, err);
+        rc = take_profile(registry, order->profile, &request, err);
     }
     if (rc == 0) {
-        rc = add_by(registry, id, base, &request.config, caller, lacks, out,
-                    err);
+        rc = add_by(registry, order, &request.config, lacks, out, err);
         config_done(&request.config);
     }
     return rc;

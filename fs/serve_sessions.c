@@ -127,13 +127,16 @@ static int make_session(struct conn *conn, const struct opening *opening,
                         bool *lacks, struct session **out, struct err *err)
 {
     char id[SESSION_ID_SIZE];
+    const struct registry_order order = {.profile = opening->profile,
+                                         .id = id,
+                                         .base = opening->host_path,
+                                         .caller = &conn->caller};
     int rc = -EEXIST;
 
     for (int i = 0; rc == -EEXIST && i < ATTEMPTS; i++) {
         rc = name_session(opening->group, id, err);
         if (rc == 0) {
-            rc = registry_new_by(conn->server->registry, opening->profile, id,
-                                 opening->host_path, &conn->caller, lacks, out,
+            rc = registry_new_by(conn->server->registry, &order, lacks, out,
                                  err);
         }
     }

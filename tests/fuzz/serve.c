@@ -24,9 +24,8 @@ int __wrap_registry_find(struct registry *registry, const char *id,
                          struct session **out, struct err *err);
 int __wrap_registry_load(struct registry *registry, uint64_t number,
                          struct session **out, struct err *err);
-int __wrap_registry_new_by(struct registry *registry, const char *profile,
-                           const char *id, const char *base,
-                           const struct caller *caller, bool *lacks,
+int __wrap_registry_new_by(struct registry *registry,
+                           const struct registry_order *order, bool *lacks,
                            struct session **out, struct err *err);
 int __wrap_registry_remove(struct registry *registry, const char *id,
                            struct err *err);
@@ -65,17 +64,15 @@ int __wrap_registry_load(struct registry *registry, uint64_t number,
     return number == 1 ? 0 : err_set(err, ENOENT, "no session");
 }
 
-int __wrap_registry_new_by(struct registry *registry, const char *profile,
-                           const char *id, const char *base,
-                           const struct caller *caller, bool *lacks,
+int __wrap_registry_new_by(struct registry *registry,
+                           const struct registry_order *order, bool *lacks,
                            struct session **out, struct err *err)
 {
     (void)registry;
-    (void)caller;
     (void)lacks;
     (void)out;
-    DEMAND(base[0] == '/' && strlen(id) < SESSION_ID_SIZE);
-    return err_set(err, ENOENT, "there is no profile '%s'", profile);
+    DEMAND(order->base[0] == '/' && strlen(order->id) < SESSION_ID_SIZE);
+    return err_set(err, ENOENT, "there is no profile '%s'", order->profile);
 }
 
 int __wrap_registry_remove(struct registry *registry, const char *id,
