@@ -219,10 +219,10 @@ static void what_a_lost_command_left_is_not_shown(void **state)
     exec_log_free(log);
 }
 
-/* As it was written when the first run had a record too. */
-static void an_index_with_the_first_run_is_read(void **state)
+/* A log of "abc" and "de", whose index file is then written to. */
+static void read_with_index(const char *dir, const char *mode,
+                            const void *records, size_t size)
 {
-    static const uint64_t records[][2] = {{0, 0}, {3 << 1 | 1, 3}};
     struct model *model = calloc(1, sizeof(*model));
     struct exec_log *log = NULL;
     struct err err = ERR_INIT;
@@ -231,55 +231,37 @@ static void an_index_with_the_first_run_is_read(void **state)
     FILE *idx;
 
     assert_non_null(model);
-    assert_int_equal(exec_log_new(dir_of(state), 1, &log, &err), 0);
+    assert_int_equal(exec_log_new(dir, 1, &log, &err), 0);
     assert_int_equal(exec_log_start(log, &err), 0);
     add(model, log, COMMAND_STDOUT, "abc", 3);
     add(model, log, COMMAND_STDERR, "de", 2);
     exec_log_free(log);
-    (void)snprintf(path, sizeof(path), "%s/1.idx", dir_of(state));
-    idx = fopen(path, "w");
+    (void)snprintf(path, sizeof(path), "%s/1.idx", dir);
+    idx = fopen(path, mode);
     assert_non_null(idx);
-    assert_int_equal(fwrite(records, sizeof(records), 1, idx), 1);
+    assert_int_equal(fwrite(records, size, 1, idx), 1);
     assert_int_equal(fclose(idx), 0);
-    assert_int_equal(exec_log_new(dir_of(state), 1, &log, &err), 0);
+    assert_int_equal(exec_log_new(dir, 1, &log, &err), 0);
     assert_all(log, model, &seed);
     exec_log_free(log);
     free(model);
 }
 
+/* As it was written when the first run had a record too. */
+static void an_index_with_the_first_run_is_read(void **state)
+{
+    static const uint64_t records[][2] = {{0, 0}, {3 << 1 | 1, 3}};
+
+    read_with_index(dir_of(state), "w", records, sizeof(records));
+}
+
 static void an_announcement_without_bytes_does_no_harm(void **state)
 {
-    struct model *model = calloc(1, sizeof(*model));
-    /* Half a record, and one of bytes that never came. */
-    static const char tail[24] = {0};
-    struct exec_log *log = NULL;
-    struct err err = ERR_INIT;
-    unsigned seed = 1;
-    char path[128];
-    FILE *idx;
+    /* Two of bytes that never came, and half a record. */
+    static const uint64_t records[][2] = {{5 << 1, 3}, {9 << 1 | 1, 7}, {0, 0}};
 
-    assert_non_null(model);
-    assert_int_equal(exec_log_new(dir_of(state), 1, &log, &err), 0);
-    assert_int_equal(exec_log_start(log, &err), 0);
-    add(model, log, COMMAND_STDOUT, "abc", 3);
-    add(model, log, COMMAND_STDERR, "de", 2);
-    exec_log_free(log);
-    (void)snprintf(path, sizeof(path), "%s/1.idx", dir_of(state));
-    idx = fopen(path, "a");
-    assert_non_null(idx);
-    {
-        const uint64_t record[2] = {5 << 1, 3};
-        const uint64_t beyond[2] = {9 << 1 | 1, 7};
-
-        assert_int_equal(fwrite(record, sizeof(record), 1, idx), 1);
-        assert_int_equal(fwrite(beyond, sizeof(beyond), 1, idx), 1);
-    }
-    assert_int_equal(fwrite(tail, 7, 1, idx), 1);
-    assert_int_equal(fclose(idx), 0);
-    assert_int_equal(exec_log_new(dir_of(state), 1, &log, &err), 0);
-    assert_all(log, model, &seed);
-    exec_log_free(log);
-    free(model);
+    read_with_index(dir_of(state), "a", records,
+                    2 * sizeof(records[0]) + sizeof(records[0]) / 2 - 1);
 }
 
 static void a_full_disk_is_told_and_what_fitted_is_kept(void **state)
