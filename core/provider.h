@@ -182,6 +182,9 @@ struct provider_root {
     uint32_t group;   /* and its group, as the sandbox counts. */
     const char *path; /* The workspace as the sandbox sees it; borrowed for
                        * the call that takes the root; NULL: not known. */
+    /* Of provider_snapshots.h, static; NULL: all files are whole. */
+    const struct provider_parts *parts;
+    void *parts_arg; /* Lives as long as the provider. */
 };
 
 /* An instance of a provider; a provider's own object embeds it first. */

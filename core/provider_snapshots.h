@@ -24,6 +24,20 @@ struct snapshot_ask {
     const char *const *writing;
 };
 
+/*
+ * Files of a tree that do not lie whole where it shows them, and how they are
+ * read. By any thread; what is open may be read after the tree is gone.
+ */
+struct provider_parts {
+    /* Whether the file of an O_PATH fd is one. */
+    bool (*is)(int fd);
+    /* Opens it: 0 or a negative errno. */
+    int (*open)(void *arg, int fd, void **out);
+    /* As much as there is, up to a size; or a negative errno. */
+    ssize_t (*read)(void *file, void *out, size_t size, uint64_t offset);
+    void (*close)(void *file);
+};
+
 /* What a checkpoint has cost. */
 struct snapshot_made {
     uint64_t changed; /* Paths that differ from the checkpoint before. */

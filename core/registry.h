@@ -66,8 +66,9 @@ struct registry_config {
     uint64_t cache_bytes;  /* like these. */
     uint64_t stage_bytes;
     enum registry_end on_unmount;
-    unsigned leave_s;     /* How long sandboxes live without us, seconds. */
-    int64_t wait_ms;      /* For a holder of the state that is unmounting. */
+    unsigned leave_s;   /* How long sandboxes live without us, seconds. */
+    int64_t wait_ms;    /* For a holder of the state that is unmounting. */
+    bool durable_power; /* As in struct provider_env; what core records too. */
     unsigned events_keep; /* Of each session, lines; 0: all. */
     unsigned execs_keep;  /* Of each session, commands; 0: all. */
     struct loop *loop;    /* Borrowed; outlives the registry. */

@@ -53,6 +53,9 @@ static int open_all(struct registry *registry,
         rc = store_open(registry->state_dir, registry->wait_ms,
                         &registry->store, err);
     }
+    if (rc == 0 && config->durable_power) {
+        rc = store_survive_power(registry->store, err);
+    }
     if (rc == 0) {
         store_events_keep(registry->store, registry->events_keep);
         rc = make_dir(registry, "sessions", err);
@@ -125,6 +128,7 @@ static struct registry *alloc(const struct registry_config *config,
         .loop = config->loop,
         .uid = config->uid,
         .gid = config->gid,
+        .durable_power = config->durable_power,
         .leave = config->on_unmount == REGISTRY_KEEP,
         .leave_s = config->leave_s,
     };

@@ -261,6 +261,16 @@ int store_open(const char *dir, int64_t wait_ms, struct store **out,
     return 0;
 }
 
+int store_survive_power(struct store *store, struct err *err)
+{
+    int rc;
+
+    mutex_lock(&store->lock);
+    rc = run_text(store, "PRAGMA synchronous = FULL;", err);
+    mutex_unlock(&store->lock);
+    return rc;
+}
+
 bool store_cut_off(const struct store *store)
 {
     return store->cut_off;

@@ -61,6 +61,10 @@ struct store_event {
 MUST_USE int store_open(const char *dir, int64_t wait_ms, struct store **out,
                         struct err *err);
 
+/** From now on what has been recorded survives a power cut. @param store just
+ *  opened @param err filled on failure @return 0 or -EIO */
+MUST_USE int store_survive_power(struct store *store, struct err *err);
+
 /** @param store the store @return whether the one before it was not closed:
  *  what it knew and had not recorded is lost */
 bool store_cut_off(const struct store *store);

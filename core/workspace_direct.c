@@ -135,6 +135,8 @@ static int init(struct direct *d, const struct provider_root *root,
     if (rc < 0) {
         return rc;
     }
+    d->parts = root->parts;
+    d->parts_arg = root->parts_arg;
     d->path = root->path ? strdup(root->path) : NULL;
     if (root->path && !d->path) {
         return err_no_memory(err);

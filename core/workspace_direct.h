@@ -13,6 +13,7 @@
 #define SESSIONFS_WORKSPACE_DIRECT_H
 
 #include "core/list.h"
+#include "core/provider_snapshots.h"
 #include "core/workspace_impl.h"
 
 #include <fcntl.h>
@@ -55,6 +56,8 @@ struct direct {
     uid_t host_uid; /* Of the sandbox's id 0. */
     gid_t host_gid;
     char *path; /* Of the workspace in the sandbox, or NULL. */
+    const struct provider_parts *parts; /* As in struct provider_root. */
+    void *parts_arg;
     struct direct_node root;
 
     /* By base.lock. */
@@ -72,6 +75,7 @@ struct direct_file {
     int flags;           /* Of open(2). */
     int path_fd;         /* The node's, which stays while it has a user. */
     atomic_int fd;       /* -1: opened when it is used, for reading. */
+    void *parts;         /* One that is not whole, by which it is read. */
     struct list writing; /* In the tree's writers; by its lock. */
 };
 
@@ -94,6 +98,11 @@ uint64_t direct_ino(const struct direct *d, const struct stat *attr);
  * @param attr changed in place
  */
 void direct_show(const struct direct *d, struct stat *attr);
+
+/** Has the room of a file that lies in parts look as that of a whole one, or
+ *  programs would take what lies elsewhere for holes. @param d the tree
+ *  @param fd of the file @param attr of it, changed in place */
+void direct_show_room(const struct direct *d, int fd, struct stat *attr);
 
 /**
  * What set-id bits a write by somebody takes away, as the kernel does it.

@@ -9,6 +9,10 @@
 #include <string.h>
 #include <sys/xattr.h>
 
+enum {
+    BLOCK = 512 /* Of st_blocks. */
+};
+
 /* The sandbox's id for one of the host, or one that it does not have. */
 static uint32_t inside(const struct direct *d, uint32_t host, uint32_t base)
 {
@@ -34,6 +38,16 @@ void direct_show(const struct direct *d, struct stat *attr)
     attr->st_gid = ws_gid_shown(&d->ids, inside(d, attr->st_gid, d->host_gid));
 }
 
+void direct_show_room(const struct direct *d, int fd, struct stat *attr)
+{
+    const off_t full = (attr->st_size + BLOCK - 1) / BLOCK;
+
+    if (d->parts && S_ISREG(attr->st_mode) && attr->st_blocks < full &&
+        d->parts->is(fd)) {
+        attr->st_blocks = full;
+    }
+}
+
 int direct_getattr(struct ws_node *base, struct ws_file *file,
                    const struct ws_ctx *ctx, struct stat *attr, struct err *err)
 {
@@ -42,18 +56,19 @@ int direct_getattr(struct ws_node *base, struct ws_file *file,
     int fd, rc;
 
     (void)ctx;
-    if (file) {
-        rc = fstat(direct_file_of(file)->path_fd, &found);
-    } else {
-        fd = direct_fd_get(node, err);
-        if (fd < 0) {
-            return fd;
-        }
-        rc = fstat(fd, &found);
+    fd = file ? direct_file_of(file)->path_fd : direct_fd_get(node, err);
+    if (fd < 0) {
+        return fd;
+    }
+    rc = fstat(fd, &found) < 0 ? err_errno(err, "fstat") : 0;
+    if (rc == 0) {
+        direct_show_room(direct_tree(node), fd, &found);
+    }
+    if (!file) {
         direct_fd_put(node);
     }
     if (rc < 0) {
-        return err_errno(err, "fstat");
+        return rc;
     }
     direct_show(direct_tree(node), &found);
     *attr = found;

@@ -33,9 +33,9 @@ static int open_now(struct direct_file *file)
 int direct_file_fd(struct ws_file *base)
 {
     struct direct_file *file = direct_file_of(base);
-    int fd = atomic_load(&file->fd);
+    int fd = file->parts ? -1 : atomic_load(&file->fd);
 
-    return fd >= 0 ? fd : open_now(file);
+    return fd >= 0 || file->parts ? fd : open_now(file);
 }
 
 int direct_file_data(struct ws_file *file, struct err *err)
@@ -53,6 +53,10 @@ enum ws_pass direct_pass(struct ws_file *base, int *fd)
     const struct direct_file *file = direct_file_of(base);
     struct stat attr;
 
+    if (file->parts) {
+        *fd = -1;
+        return WS_PASS_NOT;
+    }
     *fd = file->path_fd;
     if ((file->flags & O_ACCMODE) == O_RDONLY) {
         return WS_PASS_ALL;
@@ -188,6 +192,17 @@ bool direct_writing(struct workspace *ws)
     return writing;
 }
 
+/* What does not lie whole in its tree is not read by its fd. */
+static int open_parts(struct direct_file *file, const struct direct *d,
+                      struct err *err)
+{
+    int rc = d->parts && d->parts->is(file->path_fd)
+                 ? d->parts->open(d->parts_arg, file->path_fd, &file->parts)
+                 : 0;
+
+    return rc < 0 ? err_set(err, -rc, "open: %s", strerror(-rc)) : 0;
+}
+
 int direct_file_new(struct ws_node *node, int fd, int flags,
                     struct ws_file **out, struct err *err)
 {
@@ -204,9 +219,15 @@ int direct_file_new(struct ws_node *node, int fd, int flags,
         free(file);
         return rc;
     }
+    file->path_fd = rc;
+    rc = open_parts(file, direct_of(node->tree), err);
+    if (rc < 0) {
+        direct_fd_put(direct_node_of(node));
+        free(file);
+        return rc;
+    }
     file->base.node = ws_node_ref(node);
     file->flags = flags;
-    file->path_fd = rc;
     atomic_init(&file->fd, fd);
     note_writer(file);
     *out = &file->base;
@@ -219,6 +240,9 @@ void direct_close(struct ws_file *base)
     int fd = atomic_load(&file->fd);
 
     forget_writer(file);
+    if (file->parts) {
+        direct_of(base->node->tree)->parts->close(file->parts);
+    }
     cleanup_fd(&fd);
     direct_fd_put(direct_node_of(base->node));
     free(file);
@@ -286,13 +310,26 @@ int direct_open(struct ws_node *base, int flags, const struct ws_ctx *ctx,
     return rc;
 }
 
+static ssize_t read_parts(const struct direct_file *file, void *out,
+                          size_t size, off_t offset, struct err *err)
+{
+    const struct direct *d = direct_of(file->base.node->tree);
+    ssize_t n = d->parts->read(file->parts, out, size, (uint64_t)offset);
+
+    return n < 0 ? err_set(err, (int)-n, "read: %s", strerror((int)-n)) : n;
+}
+
 ssize_t direct_read(struct ws_file *file, void *out, size_t size, off_t offset,
                     const struct ws_ctx *ctx, struct err *err)
 {
-    int fd = direct_file_data(file, err);
     size_t done = 0;
+    int fd;
 
     (void)ctx;
+    if (direct_file_of(file)->parts) {
+        return read_parts(direct_file_of(file), out, size, offset, err);
+    }
+    fd = direct_file_data(file, err);
     if (fd < 0) {
         return fd;
     }
@@ -370,13 +407,32 @@ int direct_fallocate(struct ws_file *file, int mode, off_t offset, off_t size,
     return rc < 0 ? err_errno(err, "fallocate") : 0;
 }
 
+/* All of it is data: holes are where it lies elsewhere. */
+static off_t seek_parts(const struct direct_file *file, off_t offset,
+                        int whence, struct err *err)
+{
+    struct stat attr;
+
+    if (fstat(file->path_fd, &attr) < 0) {
+        return err_errno(err, "fstat");
+    }
+    if (offset < 0 || offset >= attr.st_size) {
+        return err_set(err, ENXIO, "behind the end");
+    }
+    return whence == SEEK_DATA ? offset : attr.st_size;
+}
+
 off_t direct_lseek(struct ws_file *file, off_t offset, int whence,
                    const struct ws_ctx *ctx, struct err *err)
 {
-    int fd = direct_file_data(file, err);
     off_t found;
+    int fd;
 
     (void)ctx;
+    if (direct_file_of(file)->parts) {
+        return seek_parts(direct_file_of(file), offset, whence, err);
+    }
+    fd = direct_file_data(file, err);
     if (fd < 0) {
         return fd;
     }

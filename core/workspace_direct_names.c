@@ -22,6 +22,7 @@ static int meet(struct direct_node *dir, const char *name, int fd,
         (void)close(fd);
         return rc;
     }
+    direct_show_room(direct_tree(dir), fd, &found);
     rc = direct_node_meet(dir, name, fd, &found, out, err);
     if (rc < 0) {
         return rc;

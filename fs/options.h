@@ -27,6 +27,11 @@ enum options_trust {
     OPTIONS_TRUST_CONFIG,
 };
 
+enum options_durable {
+    OPTIONS_DURABLE_PROCESS,
+    OPTIONS_DURABLE_POWER,
+};
+
 struct options {
     char mount_point[PATH_MAX]; /* Absolute, without links. */
     char source[256];           /* What the mount table shows. */
@@ -42,10 +47,11 @@ struct options {
     unsigned stage_mib;
     char profiles[PATH_MAX]; /* Absolute; empty: none, like these. */
     char base[PATH_MAX];
-    unsigned trust; /* enum options_trust */
-    unsigned log;   /* enum options_log */
-    unsigned links; /* enum options_links */
-    unsigned suid;  /* How often these were asked for. */
+    unsigned trust;   /* enum options_trust */
+    unsigned durable; /* enum options_durable */
+    unsigned log;     /* enum options_log */
+    unsigned links;   /* enum options_links */
+    unsigned suid;    /* How often these were asked for. */
     unsigned dev;
     char without[256]; /* Names of kernel features, as given, */
     unsigned features; /* and a bit for each of them. */

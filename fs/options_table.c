@@ -40,6 +40,7 @@ static const char *const log_words[] = {"auto", "stderr", "syslog", "journal",
                                         NULL};
 static const char *const link_words[] = {"safe", "raw", NULL};
 static const char *const trust_words[] = {"operator", "config", NULL};
+static const char *const durable_words[] = {"process", "power", NULL};
 
 const struct option_row option_rows[] = {
     TEXT("state", "DIR", state, NULL,
@@ -75,6 +76,9 @@ const struct option_row option_rows[] = {
     NUMBER("unmount_timeout", "SECONDS", unmount_timeout, 1, 3600, "30",
            "how long the end may take, and a start waits for the end of "
            "another daemon on the same state (default: 30)"),
+    WORD("durable", "process|power", durable, durable_words, "process",
+         "what a command and its checkpoint survive once they are reported: "
+         "the end of this program, or also a power cut (default: process)"),
     NUMBER("events_keep", "N", events_keep, 1, 10000000, "10000",
            "how many events of each session stay at least (default: 10000)"),
     NUMBER("execs_keep", "N", execs_keep, 1, 1000000, "1000",

@@ -268,7 +268,7 @@ static int judge_both(struct walk *walk, const struct item *item,
         rc = tell(walk, 'D', item->path, err);
         return rc == 0 ? judge_added(walk, item->path, now, err) : rc;
     }
-    rc = compare_same(now, then, walk->limits, &same, err);
+    rc = compare_same(walk->dirs->store, now, then, walk->limits, &same, err);
     return rc == 0 && !same ? tell(walk, 'M', item->path, err) : rc;
 }
 

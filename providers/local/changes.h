@@ -11,6 +11,7 @@ struct changes_dirs {
     const int *layers; /* Something differs only where one of these has */
     size_t count;      /* something; so many; */
     bool all;          /* or anywhere. */
+    int store;         /* Of all layers: files may lie there in parts. */
 };
 
 /**

@@ -3,6 +3,7 @@
 
 #include "core/cleanup.h"
 #include "providers/local/below.h"
+#include "providers/local/parts.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -40,43 +41,21 @@ int compare_find(int top, const char *path, struct compare_file *out,
 /* ---- Contents ---- */
 
 /* Only of what is known to be a regular file. */
-static int open_data(const struct compare_file *file, struct err *err)
+static int open_data(int store, const struct compare_file *file,
+                     struct parts **out, struct err *err)
 {
-    char path[32];
-    int fd;
+    int rc = parts_open(store, file->fd, out);
 
-    (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", file->fd);
-    fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-    return fd < 0 ? err_errno(err, "cannot read a file") : fd;
-}
-
-static ssize_t read_piece(int fd, char *out, off_t offset)
-{
-    size_t done = 0;
-
-    while (done < PIECE) {
-        ssize_t n = pread(fd, out + done, PIECE - done, offset + (off_t)done);
-
-        if (n < 0 && errno == EINTR) {
-            continue;
-        }
-        if (n < 0) {
-            return -errno;
-        }
-        if (n == 0) {
-            break;
-        }
-        done += (size_t)n;
-    }
-    return (ssize_t)done;
+    return rc < 0 ? err_set(err, -rc, "cannot read a file") : 0;
 }
 
 /* Compares from an offset on: 1 the same so far, 0 at the end, -1 different. */
-static int compare_piece(int a, int b, char *buffers, off_t offset,
-                         struct err *err, int *out)
+static int compare_piece(const struct parts *a, const struct parts *b,
+                         char *buffers, uint64_t offset, struct err *err,
+                         int *out)
 {
-    ssize_t in_a = read_piece(a, buffers, offset);
-    ssize_t in_b = read_piece(b, buffers + PIECE, offset);
+    ssize_t in_a = parts_read(a, buffers, PIECE, offset);
+    ssize_t in_b = parts_read(b, buffers + PIECE, PIECE, offset);
 
     if (in_a < 0 || in_b < 0) {
         return err_set(err, in_a < 0 ? (int)-in_a : (int)-in_b,
@@ -90,30 +69,41 @@ static int compare_piece(int a, int b, char *buffers, off_t offset,
     return 0;
 }
 
-static int same_data(const struct compare_file *a, const struct compare_file *b,
-                     const struct limits *limits, bool *out, struct err *err)
+static int same_parts(const struct parts *a, const struct parts *b,
+                      const struct limits *limits, bool *out, struct err *err)
 {
     AUTO_FREE char *buffers = malloc((size_t)PIECE * 2);
-    AUTO_FD int in_a = open_data(a, err);
-    AUTO_FD int in_b = in_a < 0 ? -1 : open_data(b, err);
     int going = 1;
-    int rc = 0;
+    int rc = buffers ? 0 : err_no_memory(err);
 
-    if (in_b < 0) {
-        return -err->code;
-    }
-    if (!buffers) {
-        return err_no_memory(err);
-    }
-    for (off_t at = 0; rc == 0 && going > 0; at += PIECE) {
+    for (uint64_t at = 0; rc == 0 && going > 0; at += PIECE) {
         rc = limits_check(limits, "comparing files takes too long", err);
         if (rc == 0) {
-            rc = compare_piece(in_a, in_b, buffers, at, err, &going);
+            rc = compare_piece(a, b, buffers, at, err, &going);
         }
     }
     if (rc == 0) {
         *out = going == 0;
     }
+    return rc;
+}
+
+static int same_data(int store, const struct compare_file *a,
+                     const struct compare_file *b, const struct limits *limits,
+                     bool *out, struct err *err)
+{
+    struct parts *in_a = NULL;
+    struct parts *in_b = NULL;
+    int rc = open_data(store, a, &in_a, err);
+
+    if (rc == 0) {
+        rc = open_data(store, b, &in_b, err);
+    }
+    if (rc == 0) {
+        rc = same_parts(in_a, in_b, limits, out, err);
+    }
+    parts_close(in_a);
+    parts_close(in_b);
     return rc;
 }
 
@@ -132,8 +122,9 @@ static int same_link(const struct compare_file *a, const struct compare_file *b,
     return 0;
 }
 
-int compare_same(const struct compare_file *a, const struct compare_file *b,
-                 const struct limits *limits, bool *out, struct err *err)
+int compare_same(int store, const struct compare_file *a,
+                 const struct compare_file *b, const struct limits *limits,
+                 bool *out, struct err *err)
 {
     if (a->attr.st_mode != b->attr.st_mode) {
         *out = false;
@@ -150,5 +141,5 @@ int compare_same(const struct compare_file *a, const struct compare_file *b,
         *out = false;
         return 0;
     }
-    return same_data(a, b, limits, out, err);
+    return same_data(store, a, b, limits, out, err);
 }

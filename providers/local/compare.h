@@ -29,6 +29,7 @@ MUST_USE int compare_find(int top, const char *path, struct compare_file *out,
  * Compares two files that are no directories: type, permissions, content or
  * target. Owners and times do not count.
  *
+ * @param store  of the layers that files may lie in in parts
  * @param a      one
  * @param b      the other
  * @param limits deadline and token
@@ -36,7 +37,7 @@ MUST_USE int compare_find(int top, const char *path, struct compare_file *out,
  * @param err    filled on failure
  * @return 0 or a negative errno
  */
-MUST_USE int compare_same(const struct compare_file *a,
+MUST_USE int compare_same(int store, const struct compare_file *a,
                           const struct compare_file *b,
                           const struct limits *limits, bool *out,
                           struct err *err);

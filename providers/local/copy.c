@@ -3,6 +3,7 @@
 
 #include "core/cleanup.h"
 #include "providers/local/note.h"
+#include "providers/local/parts.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -114,7 +115,7 @@ static int copy_range(int src, int dst, off_t at, off_t end)
 }
 
 /* Holes stay holes. */
-static int copy_parts(int src, int dst, off_t size)
+static int copy_stretches(int src, int dst, off_t size)
 {
     off_t at = 0;
     int rc = 0;
@@ -135,20 +136,27 @@ static int copy_parts(int src, int dst, off_t size)
     return rc;
 }
 
-static int copy_content(int src, int dst, const struct stat *attr)
+int copy_clone(int from, int to)
 {
-    bool full = attr->st_blocks * BLOCK >= attr->st_size;
+    return ioctl(to, FICLONE, from) < 0 ? -errno : 0;
+}
 
-    if (attr->st_size >= CLONE_LEAST && ioctl(dst, FICLONE, src) == 0) {
-        return 0;
-    }
-    if (full) {
-        return copy_range(src, dst, 0, attr->st_size);
-    }
-    if (ftruncate(dst, attr->st_size) < 0) {
+int copy_content(int from, int to)
+{
+    struct stat attr;
+
+    if (fstat(from, &attr) < 0) {
         return -errno;
     }
-    return copy_parts(src, dst, attr->st_size);
+    if (attr.st_size >= CLONE_LEAST && copy_clone(from, to) == 0) {
+        return 0;
+    }
+    if (attr.st_blocks * BLOCK >= attr.st_size) {
+        return copy_range(from, to, 0, attr.st_size);
+    }
+    return ftruncate(to, attr.st_size) < 0
+               ? -errno
+               : copy_stretches(from, to, attr.st_size);
 }
 
 /* ---- Attributes ---- */
@@ -184,7 +192,9 @@ static int copy_xattrs(int src, int dst)
     size = flistxattr(src, names, (size_t)size);
     for (ssize_t at = 0; rc == 0 && at < size;
          at += (ssize_t)strlen(names + at) + 1) {
-        rc = note_is(names + at) ? 0 : copy_one_xattr(src, dst, names + at);
+        rc = note_is(names + at) || strcmp(names + at, PARTS_MARK) == 0
+                 ? 0
+                 : copy_one_xattr(src, dst, names + at);
     }
     return size < 0 ? -errno : rc;
 }
@@ -216,7 +226,8 @@ int copy_dir_attr(int src, int dst, struct err *err)
 
 /* ---- Names ---- */
 
-static int copy_regular(int src, const char *name, int dst, uint64_t *bytes)
+static int copy_regular(int src, const char *name, int dst,
+                        const struct copy_how *how, uint64_t *bytes)
 {
     AUTO_FD int from = copy_open(src, name, 0);
     AUTO_FD int to = -1;
@@ -234,7 +245,7 @@ static int copy_regular(int src, const char *name, int dst, uint64_t *bytes)
     if (to < 0) {
         return -errno;
     }
-    rc = copy_content(from, to, &attr);
+    rc = how ? how->content(how->arg, from, to) : copy_content(from, to);
     if (rc == 0) {
         rc = copy_attr(from, to, &attr);
     }
@@ -285,14 +296,14 @@ static int copy_named(int src, const char *name, int dst, uint64_t *bytes)
     return 0;
 }
 
-int copy_file(int src, const char *name, int dst, uint64_t *bytes,
-              struct err *err)
+int copy_file(int src, const char *name, int dst, const struct copy_how *how,
+              uint64_t *bytes, struct err *err)
 {
     struct stat attr;
     int rc = fstatat(src, name, &attr, AT_SYMLINK_NOFOLLOW) < 0 ? -errno : 0;
 
     if (rc == 0) {
-        rc = S_ISREG(attr.st_mode) ? copy_regular(src, name, dst, bytes)
+        rc = S_ISREG(attr.st_mode) ? copy_regular(src, name, dst, how, bytes)
                                    : copy_named(src, name, dst, bytes);
     }
     return rc < 0 ? err_set(err, -rc, "cannot keep '%.128s': %s", name,

@@ -12,18 +12,37 @@
 
 #include <stdint.h>
 
+/* Writes the content of a regular file. @return 0 or a negative errno */
+typedef int copy_content_fn(void *arg, int from, int to);
+
+/* How the content of regular files is written. */
+struct copy_how {
+    copy_content_fn *content;
+    void *arg;
+};
+
 /**
  * Copies what is no directory.
  *
  * @param src   a directory
  * @param name  in it, and in dst
  * @param dst   a directory that has no such name
+ * @param how   borrowed; NULL: by copy_content()
  * @param bytes the room that it takes is added
  * @param err   filled on failure
  * @return 0 or a negative errno
  */
-MUST_USE int copy_file(int src, const char *name, int dst, uint64_t *bytes,
+MUST_USE int copy_file(int src, const char *name, int dst,
+                       const struct copy_how *how, uint64_t *bytes,
                        struct err *err);
+
+/** Has a file share all that another one has. @param from the other @param to
+ *  the one, empty @return 0, or a negative errno where that cannot be */
+MUST_USE int copy_clone(int from, int to);
+
+/** Copies content. @param from a regular file @param to an empty one @return 0
+ *  or a negative errno */
+MUST_USE int copy_content(int from, int to);
 
 /**
  * Gives a directory what belongs to another one but its content.

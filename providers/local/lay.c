@@ -5,6 +5,7 @@
 #include "providers/local/below.h"
 #include "providers/local/copy.h"
 #include "providers/local/note.h"
+#include "providers/local/parts.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -64,22 +65,57 @@ static int link_to(const struct lay *lay, const struct scan_node *first,
     return linkat(dir, first->name, lay->dst, name, 0) < 0 ? -errno : 0;
 }
 
+struct big {
+    const struct parts_place *place;
+    const char *path;
+};
+
+/* Where blocks can be shared nothing else is to be done. */
+static int put_content(void *arg, int from, int to)
+{
+    const struct big *big = arg;
+    int rc = copy_clone(from, to);
+
+    if (rc < 0) {
+        rc = parts_put(big->place, big->path, from, to);
+    }
+    return rc > 0 ? copy_content(from, to) : rc;
+}
+
+/* Of one with more names only the first would be found. */
+static int put_big(struct lay *lay, const struct scan_node *node)
+{
+    AUTO_FREE char *path = scan_path(node);
+    struct big big = {.place = lay->plan->parts, .path = path};
+    const struct copy_how how = {.content = put_content, .arg = &big};
+
+    return path ? copy_file(lay->src, node->name, lay->dst, &how,
+                            &lay->sum->bytes, lay->err)
+                : fail(lay, -ENOMEM, node->name);
+}
+
+static int put_copy(struct lay *lay, const struct scan_node *node)
+{
+    return copy_file(lay->src, node->name, lay->dst, NULL, &lay->sum->bytes,
+                     lay->err);
+}
+
 static int put_regular(struct lay *lay, struct scan_node *node)
 {
     struct scan_node **first;
     int rc;
 
     if (node->links < 2) {
-        return copy_file(lay->src, node->name, lay->dst, &lay->sum->bytes,
-                         lay->err);
+        return lay->plan->parts && node->size >= parts_least()
+                   ? put_big(lay, node)
+                   : put_copy(lay, node);
     }
     first = tsearch(node, &lay->links, by_ino);
     if (!first) {
         return fail(lay, -ENOMEM, node->name);
     }
     if (*first == node) {
-        return copy_file(lay->src, node->name, lay->dst, &lay->sum->bytes,
-                         lay->err);
+        return put_copy(lay, node);
     }
     rc = link_to(lay, *first, node->name);
     return rc < 0 ? fail(lay, rc, node->name) : 0;
@@ -100,9 +136,7 @@ static int put_file(struct lay *lay, struct scan_node *node)
         return node->parent->cover ? 0 : hide(lay, node->name);
     }
     lay->sum->changed++;
-    return S_ISREG(node->mode) ? put_regular(lay, node)
-                               : copy_file(lay->src, node->name, lay->dst,
-                                           &lay->sum->bytes, lay->err);
+    return S_ISREG(node->mode) ? put_regular(lay, node) : put_copy(lay, node);
 }
 
 /* ---- Directories ---- */

@@ -8,11 +8,15 @@
 #include "core/cancel.h"
 #include "providers/local/scan.h"
 
+struct parts_place;
+
 struct lay_plan {
-    struct scan_node *top; /* What is to be written, as compared. */
-    int src;               /* The directory that it is of. */
-    int merged;            /* What the workspace shows. */
-    int dst;               /* Empty; becomes the layer. */
+    struct scan_node *top;           /* What is to be written, as compared. */
+    int src;                         /* The directory that it is of. */
+    int merged;                      /* What the workspace shows. */
+    int dst;                         /* Empty; becomes the layer. */
+    const struct parts_place *parts; /* Where big files may be in parts: over
+                                      * the layers below; NULL: nowhere. */
 };
 
 /* What it took. */

@@ -11,6 +11,7 @@
 #include "core/clock.h"
 #include "core/mutex.h"
 #include "core/workers.h"
+#include "providers/local/parts.h"
 #include "providers/local/remove.h"
 
 #include <dirent.h>
@@ -35,7 +36,8 @@ struct layer {
     uint64_t parent;
     uint64_t refs;
     unsigned tier;
-    bool dying; /* Is being removed: nothing brings it back. */
+    bool dying;  /* Is being removed: nothing brings it back. */
+    bool making; /* Is not told to be done yet. */
 };
 
 struct layers {
@@ -132,6 +134,7 @@ static void remove_layer(void *arg)
 
     (void)snprintf(name, sizeof(name), "%" PRIu64, removal->id);
     if (remove_tree(layers->dir, name, &limits, &ignored) == 0) {
+        parts_remove(layers->dir, removal->id);
         (void)snprintf(name, sizeof(name), "%" PRIu64 ON_SUFFIX, removal->id);
         (void)unlinkat(layers->dir, name, 0);
         forget(layers, removal->id);
@@ -346,7 +349,8 @@ int layers_dir(const struct layers *layers)
 static int begin(struct layers *layers, uint64_t parent, unsigned tier,
                  uint64_t *out, struct err *err)
 {
-    struct layer layer = {.parent = parent, .refs = 1, .tier = tier};
+    struct layer layer = {
+        .parent = parent, .refs = 1, .tier = tier, .making = true};
     int rc = layers_ref(layers, parent)
                  ? 0
                  : err_set(err, ESTALE, "a layer of the workspace is gone");
@@ -428,6 +432,39 @@ int layers_adopt(struct layers *layers, uint64_t parent, int dir,
     }
     *out = id;
     return 0;
+}
+
+bool layers_filled(struct layers *layers, uint64_t parent, uint64_t *out)
+{
+    struct layer *found = NULL;
+
+    mutex_lock(&layers->lock);
+    for (size_t i = 0; i < layers->count; i++) {
+        struct layer *layer = &layers->all[i];
+
+        if (layer->parent == parent && layer->tier == LAYERS_FILLED &&
+            !layer->dying && !layer->making) {
+            found = layer;
+        }
+    }
+    if (found) {
+        found->refs++;
+        *out = found->id;
+    }
+    mutex_unlock(&layers->lock);
+    return found != NULL;
+}
+
+void layers_done(struct layers *layers, uint64_t id)
+{
+    struct layer *layer;
+
+    mutex_lock(&layers->lock);
+    layer = find_locked(layers, id);
+    if (layer) {
+        layer->making = false;
+    }
+    mutex_unlock(&layers->lock);
 }
 
 int layers_chain(struct layers *layers, uint64_t top, uint64_t **out,

@@ -19,8 +19,10 @@
 
 struct layers;
 
+/* The tiers of what is no one's to join. */
 enum {
-    LAYERS_WHOLE = 99 /* The tier of what is no one's to join. */
+    LAYERS_FILLED = 98, /* Shows what its parent does, with all files whole. */
+    LAYERS_WHOLE = 99
 };
 
 /**
@@ -56,6 +58,19 @@ int layers_dir(const struct layers *layers);
  */
 MUST_USE int layers_make(struct layers *layers, uint64_t parent, unsigned tier,
                          uint64_t *out, struct err *err);
+
+/**
+ * Finds a layer of the tier LAYERS_FILLED that has been told to be done.
+ *
+ * @param layers the store
+ * @param parent what it lies on
+ * @param out    its id; the caller has a reference
+ * @return whether there is one
+ */
+bool layers_filled(struct layers *layers, uint64_t parent, uint64_t *out);
+
+/** @param layers the store @param id of a layer that is written now */
+void layers_done(struct layers *layers, uint64_t id);
 
 /* Layers of one tier. */
 struct layers_tier {

@@ -4,6 +4,8 @@
 #include "core/cleanup.h"
 #include "core/provider_snapshots.h"
 #include "providers/local/head.h"
+#include "providers/local/layers.h"
+#include "providers/local/parts.h"
 #include "providers/local/snapshots.h"
 #include "providers/local/volume.h"
 #include "providers/local/watch.h"
@@ -66,6 +68,33 @@ static int drop(struct provider *provider, const struct sandbox *sandbox,
     return snapshots_drop(local_of(provider)->snapshots, sandbox, key, err);
 }
 
+static int open_parts(void *arg, int fd, void **out)
+{
+    const struct layers *layers = arg;
+    struct parts *parts = NULL;
+    int rc = parts_open(layers_dir(layers), fd, &parts);
+
+    if (rc == 0) {
+        *out = parts;
+    }
+    return rc;
+}
+
+static ssize_t read_parts(void *file, void *out, size_t size, uint64_t offset)
+{
+    return parts_read(file, out, size, offset);
+}
+
+static void close_parts(void *file)
+{
+    parts_close(file);
+}
+
+static const struct provider_parts in_parts = {.is = parts_is,
+                                               .open = open_parts,
+                                               .read = read_parts,
+                                               .close = close_parts};
+
 static int show(struct provider *provider, const struct sandbox *sandbox,
                 uint64_t key, const struct limits *limits,
                 struct provider_root *out, struct err *err)
@@ -78,6 +107,8 @@ static int show(struct provider *provider, const struct sandbox *sandbox,
         return fd;
     }
     local_fill_root(local, sandbox, out);
+    out->parts = &in_parts;
+    out->parts_arg = local->layers;
     out->fd = openat(fd, ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
     return out->fd < 0 ? err_errno(err, "the checkpoint") : 0;
 }

@@ -159,7 +159,7 @@ static void close_span(struct span *span)
 static int tell_plain(struct span *span, const struct provider_span *what,
                       const struct snapshots_teller *teller)
 {
-    struct changes_dirs dirs = {.then = -1, .all = true};
+    struct changes_dirs dirs = {.then = -1, .all = true, .store = -1};
 
     if (what->from || what->to) {
         return err_set(span->err, ENOENT, "there is no such checkpoint");
@@ -196,10 +196,12 @@ int snapshots_changes(struct snapshots *snapshots,
     } else if (rc == 0) {
         rc = open_sides(&span, what);
         if (rc == 0) {
-            const struct changes_dirs dirs = {.now = span.to.fd,
-                                              .then = span.from.fd,
-                                              .layers = span.layers,
-                                              .count = span.count};
+            const struct changes_dirs dirs = {
+                .now = span.to.fd,
+                .then = span.from.fd,
+                .layers = span.layers,
+                .count = span.count,
+                .store = layers_dir(snapshots->layers)};
 
             rc = changes_tell(&dirs, limits, teller->fn, teller->arg, err);
         }

@@ -8,6 +8,7 @@
 #include "providers/local/seen.h"
 #include "providers/local/volume.h"
 #include "providers/local/volume_priv.h"
+#include "providers/local/whole.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -21,7 +22,8 @@ struct making {
     const struct sandbox *sandbox; /* Whose it becomes. */
     const struct limits *limits;
     struct err *err;
-    int dir; /* Of it. */
+    int dir;        /* Of it. */
+    uint64_t shown; /* The layer that it begins with. */
     struct head head;
     struct snapshot_state *state;
 };
@@ -85,8 +87,8 @@ static int look(struct making *making, int upper)
         free(state);
         return rc;
     }
-    if (layers_ref(making->snapshots->layers, making->head.top)) {
-        state->top = making->head.top;
+    if (layers_ref(making->snapshots->layers, making->shown)) {
+        state->top = making->shown;
     }
     making->state = state;
     return 0;
@@ -137,6 +139,30 @@ static int find_layer(struct snapshots *snapshots, int dir, uint64_t key,
     return rc;
 }
 
+/* Makes it over a layer, the caller's reference, that `from` can be seen by. */
+static int make_over(struct making *making, uint64_t layer,
+                     const struct sandbox *from)
+{
+    struct layers *layers = making->snapshots->layers;
+    const struct whole_ask ask = {.layers = layers,
+                                  .volumes = making->snapshots->volumes,
+                                  .sandbox = from,
+                                  .limits = making->limits};
+    int rc = whole_layer(&ask, layer, &making->head.top, making->err);
+
+    if (rc == 0) {
+        making->shown = layer;
+        rc = making->snapshots->durable && making->head.top != layer
+                 ? layers_sync(layers, making->err)
+                 : 0;
+        rc = rc == 0 ? make(making) : rc;
+        if (rc < 0) {
+            layers_unref(layers, making->head.top);
+        }
+    }
+    return rc;
+}
+
 static void discard_old(struct snapshots *snapshots, int dir,
                         const struct head *old)
 {
@@ -170,16 +196,17 @@ int snapshots_restore(struct snapshots *snapshots,
     rc = head_read(dir, sandbox->number, &old, err);
     if (rc == 0) {
         making.head = old;
-        making.head.top = layer;
-        rc = make(&making);
+        rc = make_over(&making, layer, sandbox);
     }
+    layers_unref(snapshots->layers, layer);
     if (rc < 0) {
-        layers_unref(snapshots->layers, layer);
         return rc;
     }
+    /* What was there goes when nothing can lead back to it. */
+    rc = snapshots->durable ? head_sync(dir, err) : 0;
     volume_forget(snapshots->volumes, sandbox->number);
     discard_old(snapshots, dir, &old);
-    return snapshots->durable ? head_sync(dir, err) : 0;
+    return rc;
 }
 
 int snapshots_fork(struct snapshots *snapshots, const struct sandbox *from,
@@ -203,11 +230,10 @@ int snapshots_fork(struct snapshots *snapshots, const struct sandbox *from,
     rc = head_read(source, from->number, &making.head, err);
     if (rc == 0) {
         making.head.upper = 0;
-        making.head.top = layer;
-        rc = make(&making);
+        rc = make_over(&making, layer, from);
     }
+    layers_unref(snapshots->layers, layer);
     if (rc < 0) {
-        layers_unref(snapshots->layers, layer);
         return rc;
     }
     return snapshots->durable ? head_sync(dir, err) : 0;

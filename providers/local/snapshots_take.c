@@ -7,6 +7,8 @@
 #include "providers/local/lay.h"
 #include "providers/local/layers.h"
 #include "providers/local/mapped.h"
+#include "providers/local/note.h"
+#include "providers/local/parts.h"
 #include "providers/local/seen.h"
 #include "providers/local/squash.h"
 #include "providers/local/volume.h"
@@ -138,8 +140,11 @@ static int write_layer(struct taking *taking)
     struct layers *layers = taking->snapshots->layers;
     struct lay_plan plan = {
         .top = taking->tree, .src = taking->upper, .merged = taking->merged};
+    struct parts_place parts = {.store = layers_dir(layers),
+                                .limits = taking->limits,
+                                .bytes = &taking->sum.bytes};
     const uint64_t parent = taking->parent;
-    uint64_t id = 0;
+    AUTO_FREE uint64_t *below = NULL;
     AUTO_FD int layer = -1;
     int rc;
 
@@ -147,18 +152,24 @@ static int write_layer(struct taking *taking)
         taking->layer = layers_ref(layers, parent) ? parent : 0;
         return 0;
     }
-    layer = layers_make(layers, parent, 0, &id, taking->err);
+    rc = layers_chain(layers, parent, &below, &parts.count, taking->err);
+    if (rc < 0) {
+        return rc;
+    }
+    layer = layers_make(layers, parent, 0, &parts.layer, taking->err);
     if (layer < 0) {
         return layer;
     }
+    parts.others = below;
+    plan.parts = note_trusted() ? &parts : NULL;
     plan.dst = layer;
     taking->sum.bytes += 4096;
     rc = lay_write(&plan, taking->limits, &taking->sum, taking->err);
     if (rc < 0) {
-        layers_unref(layers, id);
+        layers_unref(layers, parts.layer);
         return rc;
     }
-    taking->layer = id;
+    taking->layer = parts.layer;
     return 0;
 }
 

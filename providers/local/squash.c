@@ -12,6 +12,7 @@
 #include "providers/local/copy.h"
 #include "providers/local/layers.h"
 #include "providers/local/note.h"
+#include "providers/local/parts.h"
 #include "providers/local/scan.h"
 #include "providers/local/volume.h"
 
@@ -40,7 +41,8 @@ struct squashing {
     const struct limits *limits;
     struct err *err;
     uint64_t *bytes;
-    int *dirs; /* Of the layers, from the top one down. */
+    struct parts_place parts; /* `others` are the layers. */
+    int *dirs;                /* Of them, from the top one down. */
     size_t count;
     struct scan_node *tree;
     struct pair *pairs;
@@ -191,8 +193,54 @@ static int put_copy(struct squashing *sq, const struct scan_node *node)
 {
     AUTO_FD int dir = open_parent(sq->dirs[node->source], node);
 
-    return dir < 0 ? fail(sq, dir)
-                   : copy_file(dir, node->name, sq->dst, sq->bytes, sq->err);
+    return dir < 0
+               ? fail(sq, dir)
+               : copy_file(dir, node->name, sq->dst, NULL, sq->bytes, sq->err);
+}
+
+struct big {
+    struct squashing *sq;
+    const char *path;
+};
+
+static int join_content(void *arg, int from, int to)
+{
+    const struct big *big = arg;
+    struct parts *parts = NULL;
+    int rc = parts_open(big->sq->parts.store, from, &parts);
+
+    if (rc == 0) {
+        rc = parts_join(&big->sq->parts, big->path, parts, to);
+    }
+    parts_close(parts);
+    return rc;
+}
+
+static int put_shared(struct squashing *sq, int dir,
+                      const struct scan_node *node)
+{
+    int rc = linkat(dir, node->name, sq->dst, node->name, 0) < 0 ? -errno : 0;
+
+    return rc < 0 ? fail(sq, rc) : 0;
+}
+
+/* One that may lie in parts. */
+static int put_big(struct squashing *sq, const struct scan_node *node)
+{
+    AUTO_FREE char *path = scan_path(node);
+    AUTO_FD int dir = open_parent(sq->dirs[node->source], node);
+    AUTO_FD int fd = dir < 0 ? dir : below_open(dir, node->name, O_PATH);
+    struct big big = {.sq = sq, .path = path};
+    const struct copy_how how = {.content = join_content, .arg = &big};
+
+    if (fd < 0 || !path) {
+        return fail(sq, fd < 0 ? fd : -ENOMEM);
+    }
+    if (parts_is(fd)) {
+        return copy_file(dir, node->name, sq->dst, &how, sq->bytes, sq->err);
+    }
+    return node->size >= LINK_LEAST ? put_shared(sq, dir, node)
+                                    : put_copy(sq, node);
 }
 
 static int put_linked(struct squashing *sq, struct scan_node *node)
@@ -238,9 +286,9 @@ static int put_file(struct squashing *sq, struct scan_node *node)
     if (S_ISREG(node->mode) && node->links > 1) {
         return put_linked(sq, node);
     }
-    if (S_ISREG(node->mode) && node->size >= LINK_LEAST) {
-        rc = link_from(sq, sq->dirs[node->source], node, node->name);
-        return rc < 0 ? fail(sq, rc) : 0;
+    if (S_ISREG(node->mode) &&
+        (node->size >= LINK_LEAST || node->size >= parts_least())) {
+        return put_big(sq, node);
     }
     return put_copy(sq, node);
 }
@@ -344,17 +392,30 @@ static int read_all(struct squashing *sq, const struct layers *layers,
     return rc;
 }
 
-static int join(const struct squash_ask *ask, const uint64_t *ids, size_t count,
+/* What is joined. */
+struct joint {
+    uint64_t id; /* Of the layer to be, in place of */
+    const uint64_t *ids;
+    size_t count;
+};
+
+static int join(const struct squash_ask *ask, const struct joint *joint,
                 int dst, int view, struct err *err)
 {
     struct squashing sq = {.limits = ask->limits,
                            .err = err,
                            .bytes = ask->bytes,
-                           .count = count,
+                           .parts = {.store = layers_dir(ask->layers),
+                                     .layer = joint->id,
+                                     .others = joint->ids,
+                                     .count = joint->count,
+                                     .limits = ask->limits,
+                                     .bytes = ask->bytes},
+                           .count = joint->count,
                            .top = dst,
                            .view = view,
                            .dst = -1};
-    int rc = read_all(&sq, ask->layers, ids);
+    int rc = read_all(&sq, ask->layers, joint->ids);
 
     if (rc == 0) {
         sq.dst = openat(dst, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -388,7 +449,7 @@ static int squash_tier(const struct squash_ask *ask, uint64_t *top,
     if (dst < 0) {
         return dst;
     }
-    rc = join(ask, ids, count, dst, view, err);
+    rc = join(ask, &(const struct joint){id, ids, count}, dst, view, err);
     if (rc < 0) {
         layers_unref(ask->layers, id);
         return rc;

@@ -1,6 +1,7 @@
 /* Two trees that should be the same. See same_tree.h. */
 #include "tests/contract/same_tree.h"
 
+#include "core/provider_snapshots.h"
 #include "tests/cmocka.h"
 
 #include <dirent.h>
@@ -32,6 +33,7 @@ struct pair {
     const char *what;
     const char *a;
     const char *b;
+    const struct provider_root *root;
     struct linked *linked;
 };
 
@@ -47,23 +49,42 @@ static void join(char *out, const char *top, const char *path)
     (void)snprintf(out, PATH_MAX, "%s%s%s", top, path[0] ? "/" : "", path);
 }
 
+/* Of a file whose parts lie elsewhere; NULL: it is whole. */
+static void *open_parts(const struct pair *pair, int fd)
+{
+    const struct provider_parts *parts = pair->root ? pair->root->parts : NULL;
+    void *file = NULL;
+
+    if (parts && parts->is(fd)) {
+        assert_int_equal(parts->open(pair->root->parts_arg, fd, &file), 0);
+    }
+    return file;
+}
+
 static void same_content(const struct pair *pair, const char *path,
                          const char *a, const char *b)
 {
     static char data[2][PIECE];
     int in_a = open(a, O_RDONLY | O_CLOEXEC);
     int in_b = open(b, O_RDONLY | O_CLOEXEC);
+    void *parts = open_parts(pair, in_a);
+    uint64_t at = 0;
     ssize_t n = 1;
 
     if (in_a < 0 || in_b < 0) {
         differ(pair, path, "cannot be read");
     }
     while (n > 0) {
-        n = read(in_a, data[0], PIECE);
+        n = parts ? pair->root->parts->read(parts, data[0], PIECE, at)
+                  : read(in_a, data[0], PIECE);
+        at += n > 0 ? (uint64_t)n : 0;
         if (n != read(in_b, data[1], PIECE) || n < 0 ||
             memcmp(data[0], data[1], (size_t)n) != 0) {
             differ(pair, path, "content");
         }
+    }
+    if (parts) {
+        pair->root->parts->close(parts);
     }
     (void)close(in_a);
     (void)close(in_b);
@@ -211,13 +232,14 @@ static void same_path(const struct pair *pair, const char *path)
     }
 }
 
-void same_tree(const char *a, const char *b, const char *what)
+void same_tree(const char *a, const char *b, const char *what,
+               const struct provider_root *root)
 {
     char top_a[PATH_MAX];
     char top_b[PATH_MAX];
     struct linked *linked = calloc(1, sizeof(*linked));
     const struct pair pair = {
-        .what = what, .a = top_a, .b = top_b, .linked = linked};
+        .what = what, .a = top_a, .b = top_b, .root = root, .linked = linked};
 
     assert_non_null(linked);
     /* A trailing dot: either may be a link to a directory. */

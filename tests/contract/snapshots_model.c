@@ -153,11 +153,16 @@ struct snapshot_made model_take_only(struct model *model, uint64_t key,
 
 void model_take(struct model *model, uint64_t key)
 {
+    (void)model_take_only(model, key, NULL);
+    model_copy(model, key);
+}
+
+void model_copy(struct model *model, uint64_t key)
+{
     char command[2 * BENCH_PATH + 64];
     char root[BENCH_PATH];
     int fd = model_root(model, root);
 
-    (void)model_take_only(model, key, NULL);
     (void)snprintf(command, sizeof(command),
                    "mkdir %s/%" PRIu64 " && cp -a /proc/%d/fd/%d/. %s/%" PRIu64,
                    model->copies, key, (int)getpid(), fd, model->copies, key);
@@ -165,15 +170,16 @@ void model_take(struct model *model, uint64_t key)
     (void)close(fd);
 }
 
-static void compare(struct model *model, int fd, uint64_t key, const char *what)
+static void compare(struct model *model, const struct provider_root *root,
+                    uint64_t key, const char *what)
 {
     char ours[BENCH_PATH];
     char copy[BENCH_PATH + 32];
 
-    (void)snprintf(ours, sizeof(ours), "/proc/self/fd/%d", fd);
+    (void)snprintf(ours, sizeof(ours), "/proc/self/fd/%d", root->fd);
     (void)snprintf(copy, sizeof(copy), "%s/%" PRIu64, model->copies, key);
-    same_tree(ours, copy, what);
-    (void)close(fd);
+    same_tree(ours, copy, what, root);
+    (void)close(root->fd);
 }
 
 void model_check(struct model *model, uint64_t key)
@@ -187,14 +193,15 @@ void model_check(struct model *model, uint64_t key)
                                  key, &model->bench->limits, &root, &err),
           &err);
     (void)snprintf(what, sizeof(what), "checkpoint %" PRIu64, key);
-    compare(model, root.fd, key, what);
+    compare(model, &root, key, what);
 }
 
 void model_check_now(struct model *model, uint64_t key)
 {
-    char root[BENCH_PATH];
+    char path[BENCH_PATH];
+    const struct provider_root root = {.fd = model_root(model, path)};
 
-    compare(model, model_root(model, root), key, "workspace");
+    compare(model, &root, key, "workspace");
 }
 
 static int write_change(void *arg, char kind, const char *path)

@@ -29,6 +29,9 @@ void model_take(struct model *model, uint64_t key);
  *  @return what it has cost */
 struct snapshot_made model_take_only(struct model *model, uint64_t key,
                                      const char *const *writing);
+/** Copies the workspace. @param model it @param key of a checkpoint that it is
+ *  like */
+void model_copy(struct model *model, uint64_t key);
 /** Compares a checkpoint with its copy. @param model it @param key of it */
 void model_check(struct model *model, uint64_t key);
 /** Compares the workspace with a checkpoint's copy. @param model it @param key

@@ -1,0 +1,229 @@
+/*
+ * What `local` reports survives a power cut where that is asked for: it is on
+ * the disk before, in the right order, and a disk that fails is told.
+ */
+#include "core/clock.h"
+#include "core/provider_snapshots.h"
+#include "tests/cmocka.h"
+#include "tests/contract/snapshots_model.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+int __real_syncfs(int fd);
+int __real_fsync(int fd);
+int __wrap_syncfs(int fd);
+int __wrap_fsync(int fd);
+
+/* What the disk was asked, and what it says. */
+static struct {
+    atomic_uint all;   /* syncfs(): what was written. */
+    atomic_uint names; /* fsync(): what was noted, */
+    atomic_bool noted; /* where the name was there by then, */
+    atomic_bool early; /* and whether it was when it should not be. */
+    atomic_bool fail_all;
+    atomic_bool fail_names;
+    char watched[BENCH_PATH + 64];
+} disk;
+
+static bool is_there(void)
+{
+    struct stat attr;
+
+    return lstat(disk.watched, &attr) == 0;
+}
+
+int __wrap_syncfs(int fd)
+{
+    atomic_fetch_add(&disk.all, 1);
+    if (is_there()) {
+        atomic_store(&disk.early, true);
+    }
+    if (atomic_load(&disk.fail_all)) {
+        errno = EIO;
+        return -1;
+    }
+    return __real_syncfs(fd);
+}
+
+int __wrap_fsync(int fd)
+{
+    atomic_fetch_add(&disk.names, 1);
+    if (is_there()) {
+        atomic_store(&disk.noted, true);
+    }
+    if (atomic_load(&disk.fail_names)) {
+        errno = EIO;
+        return -1;
+    }
+    return __real_fsync(fd);
+}
+
+static void reset(void)
+{
+    atomic_store(&disk.all, 0);
+    atomic_store(&disk.names, 0);
+    atomic_store(&disk.noted, false);
+    atomic_store(&disk.early, false);
+    atomic_store(&disk.fail_all, false);
+    atomic_store(&disk.fail_names, false);
+    disk.watched[0] = '\0';
+}
+
+static void watch_key(const struct model *model, uint64_t key)
+{
+    (void)snprintf(disk.watched, sizeof(disk.watched), "%s/keys/%" PRIu64,
+                   model->box.dir, key);
+}
+
+static void open_with(struct bench *bench, bool durable)
+{
+    bench->env.durable_power = durable;
+    bench_reopen(bench);
+    reset();
+}
+
+static void make(struct bench *bench, struct model *model)
+{
+    model_make(bench, model);
+    assert_int_equal(bench_sh(bench, &model->box, "echo one >one", ""), 0);
+}
+
+static int take(struct model *model, uint64_t key)
+{
+    const struct snapshot_ask ask = {.key = key};
+    struct snapshot_made made;
+    struct err err = ERR_INIT;
+
+    model->bench->limits.deadline_ms = clock_deadline(20000);
+    return provider_snapshot_take(model->bench->provider, &model->box.sandbox,
+                                  &ask, &model->bench->limits, &made, &err);
+}
+
+static int find(void *arg, uint64_t key)
+{
+    return key == *(const uint64_t *)arg ? -EEXIST : 0;
+}
+
+static bool has_key(struct model *model, uint64_t key)
+{
+    struct err err = ERR_INIT;
+
+    return provider_snapshot_list(model->bench->provider, &model->box.sandbox,
+                                  &model->bench->limits, find, &key,
+                                  &err) == -EEXIST;
+}
+
+static void without_it_nothing_waits_for_the_disk(void **state)
+{
+    struct model model;
+    struct model fork;
+
+    open_with(*state, false);
+    make(*state, &model);
+    model_take(&model, 1);
+    model_restore(&model, 1);
+    model_fork(&model, 1, &fork);
+    assert_int_equal(disk.all, 0);
+    assert_int_equal(disk.names, 0);
+    model_end(&fork);
+    model_end(&model);
+}
+
+static void what_was_written_is_on_the_disk_before_it_is_noted(void **state)
+{
+    struct model model;
+
+    open_with(*state, true);
+    make(*state, &model);
+    watch_key(&model, 1);
+    assert_int_equal(take(&model, 1), 0);
+    assert_int_equal(disk.all, 1);
+    assert_true(disk.noted);
+    assert_false(disk.early);
+    /* Also where nothing has changed: that, too, is noted. */
+    reset();
+    watch_key(&model, 2);
+    assert_int_equal(take(&model, 2), 0);
+    assert_true(disk.noted);
+    model_end(&model);
+}
+
+static void a_disk_that_fails_fails_a_checkpoint(void **state)
+{
+    struct model model;
+
+    open_with(*state, true);
+    make(*state, &model);
+    model_take(&model, 1);
+    assert_int_equal(bench_sh(*state, &model.box, "echo two >two", ""), 0);
+    atomic_store(&disk.fail_all, true);
+    assert_int_equal(take(&model, 2), -EIO);
+    assert_false(has_key(&model, 2));
+    reset();
+    atomic_store(&disk.fail_names, true);
+    assert_int_equal(take(&model, 2), -EIO);
+    assert_false(has_key(&model, 2));
+    reset();
+    model_take(&model, 2);
+    model_check(&model, 2);
+    model_check(&model, 1);
+    model_end(&model);
+}
+
+static int restore(struct model *model, uint64_t key)
+{
+    struct err err = ERR_INIT;
+
+    model->bench->limits.deadline_ms = clock_deadline(20000);
+    return provider_snapshot_restore(model->bench->provider,
+                                     &model->box.sandbox, key,
+                                     &model->bench->limits, &err);
+}
+
+static void a_restore_waits_for_the_disk(void **state)
+{
+    struct model model;
+    struct model fork;
+
+    open_with(*state, true);
+    make(*state, &model);
+    model_take(&model, 1);
+    assert_int_equal(bench_sh(*state, &model.box, "echo two >one", ""), 0);
+    model_take(&model, 2);
+    reset();
+    atomic_store(&disk.fail_names, true);
+    assert_int_equal(restore(&model, 1), -EIO);
+    reset();
+    model_check_now(&model, 2);
+    (void)snprintf(disk.watched, sizeof(disk.watched), "%s/head",
+                   model.box.dir);
+    assert_int_equal(restore(&model, 1), 0);
+    assert_true(disk.noted);
+    model_check_now(&model, 1);
+    reset();
+    model_fork(&model, 2, &fork);
+    assert_true(disk.names > 0);
+    model_check_now(&fork, 2);
+    model_end(&fork);
+    model_end(&model);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(without_it_nothing_waits_for_the_disk),
+        cmocka_unit_test(what_was_written_is_on_the_disk_before_it_is_noted),
+        cmocka_unit_test(a_disk_that_fails_fails_a_checkpoint),
+        cmocka_unit_test(a_restore_waits_for_the_disk),
+    };
+
+    bench_use("local");
+    return cmocka_run_group_tests_name("durable", tests, bench_group_setup,
+                                       bench_group_teardown);
+}
