@@ -168,6 +168,7 @@ int registry_open(const struct registry_config *config,
         return rc;
     }
     registry_sweep(registry);
+    registry_find_unsent(registry);
     *out = registry;
     return 0;
 }

@@ -182,7 +182,14 @@ MUST_USE int registry_read_config(const struct registry *registry,
 /* Takes a removed session's directory away at once; its files go in the
  * background. */
 void registry_trash(struct registry *registry, uint64_t number);
+/* The same of any directory of a session; false where it is still there. */
+bool registry_trash_path(struct registry *registry, const char *path);
 /* Does in the background what an earlier daemon left of that. */
 void registry_sweep(struct registry *registry);
+
+/* ---- session_unsent.c ---- */
+
+/* Finds in the background what an earlier daemon has kept, and sends it. */
+void registry_find_unsent(struct registry *registry);
 
 #endif

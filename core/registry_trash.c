@@ -3,6 +3,7 @@
  * once and deleted by a thread of the registry; a start empties the trash.
  */
 #include "core/cleanup.h"
+#include "core/clock.h"
 #include "core/registry_priv.h"
 #include "core/workers.h"
 
@@ -116,4 +117,19 @@ void registry_trash(struct registry *registry, uint64_t number)
     (void)snprintf(name, sizeof(name), "%llu", (unsigned long long)number);
     move(registry, name);
     (void)!workers_run(registry->trash, empty, registry);
+}
+
+bool registry_trash_path(struct registry *registry, const char *path)
+{
+    char name[24];
+    AUTO_FREE char *to = NULL;
+
+    (void)snprintf(name, sizeof(name), "%llx",
+                   (unsigned long long)clock_wall_us());
+    to = path_of(registry, "trash", name);
+    if (!to || rename(path, to) < 0) {
+        return false;
+    }
+    (void)!workers_run(registry->trash, empty, registry);
+    return true;
 }

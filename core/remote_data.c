@@ -1,6 +1,7 @@
 /* Bytes of files. See remote_data.h. */
 #include "core/remote_data.h"
 
+#include "core/cleanup.h"
 #include "core/clock.h"
 #include "core/list.h"
 #include "core/mutex.h"
@@ -102,18 +103,25 @@ static struct piece *oldest(struct remote_data *data)
                : container_of(data->pieces.next, struct piece, link);
 }
 
+void remote_data_clear(struct remote_data *data)
+{
+    mutex_lock(&data->lock);
+    while (oldest(data)) {
+        drop(data, oldest(data));
+    }
+    cleanup_fd(&data->fd);
+    (void)atomic_fetch_sub(&all_bytes, data->grown);
+    data->grown = 0;
+    data->head = 0;
+    mutex_unlock(&data->lock);
+}
+
 void remote_data_free(struct remote_data *data)
 {
     if (!data) {
         return;
     }
-    while (oldest(data)) {
-        drop(data, oldest(data));
-    }
-    if (data->fd >= 0) {
-        (void)close(data->fd);
-    }
-    (void)atomic_fetch_sub(&all_bytes, data->grown);
+    remote_data_clear(data);
     mutex_done(&data->lock);
     free(data);
 }

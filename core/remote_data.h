@@ -33,6 +33,9 @@ struct remote_data *remote_data_new(const char *dir, uint64_t most,
 /** @param data freed; NULL is fine */
 void remote_data_free(struct remote_data *data);
 
+/** @param data all that it holds is given up, with its place on the disk */
+void remote_data_clear(struct remote_data *data);
+
 /**
  * Reads from a chunk.
  *

@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 enum {
     WHOLE_MOST = 1024 * 1024, /* A larger file is not sent whole for a part. */
@@ -227,13 +228,54 @@ static int name_beside(const char *path, unsigned n, char *out, size_t size)
     return len < (int)size ? 0 : -ENAMETOOLONG;
 }
 
+/* Whether the engine has the same bytes as this side, from one on. */
+static bool same_bytes(const struct sending *to, uint64_t from)
+{
+    struct remote_stage *stage = to->stage;
+    uint64_t size = (uint64_t)stage->attr.st_size;
+    AUTO_FREE char *theirs = malloc(2 * (size_t)REMOTE_CHUNK);
+    struct err unused = ERR_INIT;
+    bool same = theirs != NULL;
+
+    for (uint64_t at = from; same && at < size; at += REMOTE_CHUNK) {
+        size_t part =
+            size - at < REMOTE_CHUNK ? (size_t)(size - at) : REMOTE_CHUNK;
+        char *ours = theirs + REMOTE_CHUNK;
+
+        same = remote_read_at(to->r, to->path, theirs, part, at, to->limits,
+                              &unused) == (ssize_t)part &&
+               remote_stage_read(stage, ours, part, at, to->limits, &unused) ==
+                   (ssize_t)part &&
+               memcmp(theirs, ours, part) == 0;
+    }
+    return same;
+}
+
+/* Whether what is to be sent is there: a daemon that sent it may not have lived
+ * to note it, or both sides did the same. */
+static bool is_there(const struct sending *to, const struct stat *now)
+{
+    const struct remote_stage *stage = to->stage;
+    off_t size = stage->attr.st_size;
+
+    if (!S_ISREG(now->st_mode) || now->st_size < size) {
+        return false;
+    }
+    if (stage->appended) {
+        return stage->path && same_bytes(to, (uint64_t)stage->was.st_size);
+    }
+    /* Of two who make a file at once only one is the first. */
+    return now->st_size == size && (stage->path || !stage->fresh) &&
+           same_bytes(to, 0);
+}
+
 /* Keeps both versions: the engine's, and this side's under another name. */
 static int put_beside(const struct sending *to, struct err *err)
 {
     const struct stat none = {.st_mode = 0};
     char path[REMOTE_PATH_SIZE];
     struct stat now;
-    int rc = remote_stage_fill(to->stage, to->limits, err);
+    int rc = 0;
 
     for (unsigned n = 0; rc == 0 && n < NAMES_MOST; n++) {
         rc = name_beside(to->path, n, path, sizeof(path));
@@ -257,12 +299,32 @@ static int put_beside(const struct sending *to, struct err *err)
                   : err_set(err, ESTALE, "it was changed on both sides");
 }
 
+/* Of two versions none is lost; but two that are the same are one. */
+static int settle(const struct sending *to, struct stat *now, struct err *err)
+{
+    const struct remote_stage *stage = to->stage;
+    unsigned mask = to->r->files->set_attr ? stage->mask : 0;
+    int rc;
+
+    if (is_there(to, now)) {
+        rc = set_attr(to, mask, &stage->attr, err);
+        return rc < 0 ? rc : ask_now(to, to->path, now, err);
+    }
+    if (stage->appended && S_ISREG(now->st_mode)) {
+        rc = merge(to, err);
+        return rc < 0 ? rc : send_content(to, now, err);
+    }
+    rc = remote_stage_fill(to->stage, to->limits, err);
+    return rc < 0 ? rc : put_beside(to, err);
+}
+
 /* Lines that both sides added are all kept; else there are two versions. One
  * that is gone has no other version: it comes back. */
 static int collide(const struct sending *to, struct stat *out, struct err *err)
 {
     struct remote_stage *stage = to->stage;
     struct stat now;
+    bool both = false; /* There are two versions, and that was said. */
     int rc = -ESTALE;
 
     if (stage->fresh && !stage->appended && !stage->attr.st_size) {
@@ -270,18 +332,17 @@ static int collide(const struct sending *to, struct stat *out, struct err *err)
         return err_set(err, EEXIST, "there is one by now");
     }
 
-    for (int i = 0; rc == -ESTALE && i < MERGES_MOST; i++) {
+    for (int i = 0; rc == -ESTALE && !both && i < MERGES_MOST; i++) {
         err_clear(err);
         rc = ask_now(to, to->path, &now, err);
         if (rc == -ENOENT) {
             err_clear(err);
             stage->was = (struct stat){.st_mode = 0};
             rc = put_whole(to, out, err);
-        } else if (rc == 0 && stage->appended && S_ISREG(now.st_mode)) {
-            rc = merge(to, err);
-            rc = rc < 0 ? rc : send_content(to, out, err);
         } else if (rc == 0) {
-            return put_beside(to, err);
+            *out = now;
+            rc = settle(to, out, err);
+            both = rc == -ESTALE && !stage->changed;
         }
     }
     return rc;
@@ -312,22 +373,18 @@ int remote_send_entered(struct remote_stage *stage, const struct limits *limits,
                         struct err *err)
 {
     struct remote *r = remote_tree(stage->node);
-    struct limits mine = *limits;
     struct remote_path path;
     const struct sending to = {
-        .stage = stage, .r = r, .path = path.text, .limits = &mine};
+        .stage = stage, .r = r, .path = path.text, .limits = limits};
     struct stat now = {.st_size = 0};
     int rc = 0;
 
     if (!stage->changed || stage->orphan) {
         return 0;
     }
-    rc = remote_path(stage->node, NULL, &path, err);
+    rc = remote_stage_path(stage, &path, err);
     if (rc < 0) {
         return rc;
-    }
-    if (mine.deadline_ms != DEADLINE_NONE) { /* A second for each MiB more. */
-        mine.deadline_ms += stage->attr.st_size / 1024 * 1000 / 1024;
     }
     rc = send_content(&to, &now, err);
     if (rc == -ESTALE || (rc == -ENOENT && !stage->fresh)) {
@@ -346,21 +403,48 @@ int remote_send_entered(struct remote_stage *stage, const struct limits *limits,
     return rc;
 }
 
-int remote_send(struct remote_node *node, const struct limits *limits,
-                struct err *err)
+struct limits remote_send_limits(const struct remote_stage *stage,
+                                 const struct limits *limits)
+{
+    struct limits more = *limits;
+
+    if (more.deadline_ms != DEADLINE_NONE) {
+        more.deadline_ms += stage->attr.st_size / 1024 * 1000 / 1024;
+    }
+    return more;
+}
+
+static int send_node(struct remote_node *node, const struct limits *limits,
+                     bool patient, struct err *err)
 {
     struct remote_stage *stage = NULL;
+    struct limits mine = *limits;
     int rc = remote_stage_enter(node, false, limits, &stage, err);
 
     if (rc < 0 || !stage) {
         return rc;
     }
-    rc = remote_send_entered(stage, limits, err);
+    if (patient) {
+        mine = remote_send_limits(stage, limits);
+    }
+    rc = remote_send_entered(stage, &mine, err);
     mutex_lock(&node->base.tree->lock);
     stage->told = rc < 0 && rc != -ECANCELED;
     mutex_unlock(&node->base.tree->lock);
     remote_stage_leave(stage, !stage->changed && !stage->orphan);
     return rc;
+}
+
+int remote_send(struct remote_node *node, const struct limits *limits,
+                struct err *err)
+{
+    return send_node(node, limits, true, err);
+}
+
+int remote_send_within(struct remote_node *node, const struct limits *limits,
+                       struct err *err)
+{
+    return send_node(node, limits, false, err);
 }
 
 int remote_send_name(struct remote_node *dir, const char *name,

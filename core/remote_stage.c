@@ -4,14 +4,11 @@
 #include "core/clock.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
-
-/* Behind it no file system that stages can be on has anything; so the map of
- * chunks stays small. */
-#define FILE_MAX ((uint64_t)1 << 44)
 
 /* ---- Coming and going ---- */
 
@@ -195,9 +192,10 @@ static int widen(struct remote_stage *stage, uint64_t chunks, struct err *err)
 {
     bool *wide;
 
-    if (chunks > FILE_MAX / REMOTE_CHUNK) {
-        return err_set(err, EFBIG, "a file of over %u TiB",
-                       (unsigned)(FILE_MAX >> 40));
+    if (chunks > REMOTE_CHUNKS_MOST) {
+        return err_set(
+            err, EFBIG, "a file of over %u TiB",
+            (unsigned)(REMOTE_CHUNKS_MOST >> 20) * (REMOTE_CHUNK >> 10) >> 10);
     }
     if (stage->whole || chunks <= stage->n_dirty) {
         return 0;
@@ -227,7 +225,7 @@ static ssize_t read_theirs(struct remote_stage *stage, char *out, size_t size,
     ssize_t n = 0;
 
     if (theirs) {
-        n = remote_path(stage->node, NULL, &path, err);
+        n = remote_stage_path(stage, &path, err);
         n = n < 0 ? n
                   : remote_content(r, &range, out, theirs, offset, limits, err);
     }
@@ -479,7 +477,8 @@ int remote_stage_fill(struct remote_stage *stage, const struct limits *limits,
             rc = load_chunk(stage, chunk, limits, err);
         }
     }
-    if (rc == 0 && ftruncate(stage->fd, stage->attr.st_size) < 0) {
+    if (rc == 0 && !stage->whole &&
+        ftruncate(stage->fd, stage->attr.st_size) < 0) {
         rc = err_errno(err, "cannot stage");
     }
     if (rc == 0) {
@@ -487,6 +486,16 @@ int remote_stage_fill(struct remote_stage *stage, const struct limits *limits,
         account(stage);
     }
     return rc;
+}
+
+int remote_stage_path(const struct remote_stage *stage, struct remote_path *out,
+                      struct err *err)
+{
+    if (!stage->path) {
+        return remote_path(stage->node, NULL, out, err);
+    }
+    (void)snprintf(out->text, sizeof(out->text), "%s", stage->path);
+    return 0;
 }
 
 void remote_stage_rebase(struct remote_stage *stage, const struct stat *now)
@@ -517,5 +526,7 @@ void remote_stage_sent(struct remote_stage *stage, const struct stat *now)
     stage->attr = *now;
     stage->fresh = false;
     mutex_unlock(&r->base.lock);
-    remote_node_sent(stage->node, now);
+    if (!stage->path) {
+        remote_node_sent(stage->node, now);
+    }
 }

@@ -11,9 +11,17 @@
 
 #include "core/workspace_remote.h"
 
+enum {
+    /* Of one file. Behind them no file system that stages can be on has
+     * anything; so the map of chunks stays small. */
+    REMOTE_CHUNKS_MOST = 1 << 26
+};
+
 struct remote_stage {
     struct list link;         /* r->staged. By the tree's lock, */
     struct remote_node *node; /* like these. Referenced. */
+    const char *path;         /* Of one that has no node but the root, because
+                               * it was kept: remote_kept.c. NULL: its node's. */
     bool busy;                /* Somebody has entered. */
     bool orphan;              /* Its name is gone: it is sent nowhere. */
     bool fresh;               /* The engine has no such file. */
@@ -99,6 +107,9 @@ MUST_USE int remote_stage_fill(struct remote_stage *stage,
                                const struct limits *limits, struct err *err);
 /* It is made of what the engine has now, and nothing else. */
 void remote_stage_rebase(struct remote_stage *stage, const struct stat *now);
+/* Where the engine has it, or is to have it. */
+MUST_USE int remote_stage_path(const struct remote_stage *stage,
+                               struct remote_path *out, struct err *err);
 /* The engine has what it holds. */
 void remote_stage_sent(struct remote_stage *stage, const struct stat *now);
 
@@ -115,11 +126,30 @@ void remote_stage_sent(struct remote_stage *stage, const struct stat *now);
  */
 MUST_USE int remote_send(struct remote_node *node, const struct limits *limits,
                          struct err *err);
+/** The same, and not a moment longer: for the end. */
+MUST_USE int remote_send_within(struct remote_node *node,
+                                const struct limits *limits, struct err *err);
 /** The same of a name, where it is staged. */
 MUST_USE int remote_send_name(struct remote_node *dir, const char *name,
                               const struct limits *limits, struct err *err);
 /** The same of a stage that was entered. */
 MUST_USE int remote_send_entered(struct remote_stage *stage,
                                  const struct limits *limits, struct err *err);
+/** @param stage to be sent @param limits of who waits @return them with a
+ * second more for each MiB */
+struct limits remote_send_limits(const struct remote_stage *stage,
+                                 const struct limits *limits);
+
+/* ---- Keeping: remote_kept.c ---- */
+
+/**
+ * Keeps what an entered stage holds on this machine's disk, until
+ * remote_send_kept() has sent it. It is not changed any more.
+ *
+ * @param stage with something to be sent
+ * @param err   filled on failure
+ * @return 0 or a negative errno: nothing is kept then
+ */
+MUST_USE int remote_stage_keep(struct remote_stage *stage, struct err *err);
 
 #endif

@@ -111,6 +111,7 @@ int session_new(struct registry *registry, const struct store_session *row,
     list_init(&session->files_waiting);
     list_init(&session->views);
     rc = fill(session, row, err);
+    session->unsent = rc == 0 && session_unsent_look(session->dir);
     mutex_unlock(&session->lock);
     if (rc < 0) {
         session_free(session);

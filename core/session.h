@@ -231,6 +231,15 @@ void session_files_leave(struct session *session);
 MUST_USE int session_files_run(struct session *session, work_fn *fn, void *arg);
 
 /**
+ * Keeps what was written to a file and could not be sent, where nobody else
+ * has it open. It is sent later.
+ *
+ * @param session the session
+ * @param file    of its tree, about to be closed
+ */
+void session_files_keep(struct session *session, struct ws_file *file);
+
+/**
  * Tells what was added (A), modified (M) and deleted (D) in the workspace: a
  * line each, the letter, a tab and the path as quote_path() writes it. In a
  * thread that may block, between session_files_enter() and _leave().

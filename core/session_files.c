@@ -142,8 +142,8 @@ static int keep_tree(struct session *session, uint64_t generation,
     return rc;
 }
 
-static int make_tree(struct session *session, struct workspace **out,
-                     struct err *err)
+int session_files_make_tree(struct session *session, struct workspace **out,
+                            struct err *err)
 {
     struct workspace *built = NULL;
     struct session_call call;
@@ -177,7 +177,7 @@ static void go_in(const struct visit *visit, struct workspace *tree)
     int rc = visit->need == SESSION_GROW ? session_room(session, &err) : 0;
 
     if (rc == 0 && !tree) {
-        rc = make_tree(session, &tree, &err);
+        rc = session_files_make_tree(session, &tree, &err);
     }
     if (rc < 0) {
         ws_unref(tree);
@@ -437,50 +437,6 @@ void session_files_changed(struct session *session)
         ws_contested(tree, commands);
         ws_unref(tree);
     }
-}
-
-static int send_within(struct session *session, const struct limits *limits,
-                       struct err *err)
-{
-    bool commands;
-    struct workspace *tree = session_files_tree(session, &commands);
-    int rc = 0;
-
-    if (tree) {
-        ws_contested(tree, commands);
-        rc = ws_sync(tree, limits, err);
-        ws_unref(tree);
-    }
-    return rc;
-}
-
-int session_files_send(struct session *session, struct err *err)
-{
-    const struct limits limits = session_limits(session, SESSION_WAIT_CALL);
-
-    return send_within(session, &limits, err);
-}
-
-void session_files_end(struct session *session, int64_t deadline_ms)
-{
-    const struct limits limits = {.deadline_ms = deadline_ms,
-                                  .cancel = &session->registry->cancel};
-    struct err err = ERR_INIT;
-    char id[SESSION_ID_SIZE];
-
-    if (send_within(session, &limits, &err) < 0) {
-        session_id(session, id);
-        log_error("session %s: written and not sent: %s", id, err.msg);
-    }
-}
-
-bool session_files_unsent(struct session *session)
-{
-    struct workspace *tree = session_files_tree(session, NULL);
-    bool unsent = tree && ws_unsent(tree);
-
-    ws_unref(tree);
-    return unsent;
 }
 
 void session_files_drop(struct session *session)

@@ -198,7 +198,7 @@ static void destroy_later(struct session *session, const struct caller *caller,
             session_life_failed(session, "delete", caller, why);
         }
     }
-    session_retry(session);
+    session_retry(session, SESSION_RETRY_DESTROY);
 }
 
 static int mark_deleting(struct session *session, const struct caller *caller,
@@ -233,6 +233,7 @@ static int destroy(struct session *session, const struct caller *caller,
     }
     crash_point("destroy-intent");
     session_files_drop(session);
+    session_unsent_drop(session);
     rc = call_destroy(session, err);
     if (rc < 0) {
         destroy_later(session, caller, err);
@@ -241,7 +242,7 @@ static int destroy(struct session *session, const struct caller *caller,
     crash_point("destroy-done");
     rc = session_record_drop(session, &event, err);
     if (rc < 0) {
-        session_retry(session);
+        session_retry(session, SESSION_RETRY_DESTROY);
     }
     store_keep_reserve(store);
     checkpoint_view_drop(session, 0);

@@ -117,7 +117,8 @@ struct session {
     bool observing GUARDED;
     enum session_status shown GUARDED;
 
-    unsigned retries GUARDED; /* Of an unconfirmed deletion. */
+    unsigned retries GUARDED;    /* In a row, */
+    unsigned retry_what GUARDED; /* of enum session_retry. */
     bool retry_waits GUARDED;
     struct loop_timer *retry_timer; /* By the loop's thread, like its link. */
     struct list retry_link;
@@ -136,6 +137,8 @@ struct session {
     bool files_closed GUARDED;
     struct list files_waiting GUARDED;
     struct workspace *tree GUARDED;
+    bool unsent GUARDED;      /* Something that was not sent is kept, */
+    bool unsent_told GUARDED; /* and that it cannot be sent now was told. */
     uint64_t changes_size GUARDED; /* Of the last text of changes. */
 
     /* Checkpoints; the first four by the life thread. */
@@ -336,8 +339,14 @@ void session_observe(struct session *session) EXCLUDES(session->lock);
 
 /* ---- session_retry.c ---- */
 
-/* Destroys again, later and later; any thread. */
-void session_retry(struct session *session) EXCLUDES(session->lock);
+enum session_retry {
+    SESSION_RETRY_DESTROY = 1 << 0,
+    SESSION_RETRY_SEND = 1 << 1,
+};
+
+/* Does that again, later and later; any thread. */
+void session_retry(struct session *session, enum session_retry what)
+    EXCLUDES(session->lock);
 /* No more of it, for any session; in the loop's thread. */
 void session_retry_drop_all(struct registry *registry);
 
@@ -368,16 +377,29 @@ struct workspace *session_files_tree(struct session *session, bool *commands)
     EXCLUDES(session->lock);
 /* What the tree keeps of files is asked for again. */
 void session_files_changed(struct session *session) EXCLUDES(session->lock);
+/* The tree with a reference; it is made where there is none. */
+MUST_USE int session_files_make_tree(struct session *session,
+                                     struct workspace **out, struct err *err)
+    EXCLUDES(session->lock);
+/* Forgets the tree: the instance is another one. */
+void session_files_drop(struct session *session) EXCLUDES(session->lock);
+
+/* ---- session_unsent.c ---- */
+
+/* Whether something is kept in a session's directory. */
+bool session_unsent_look(const char *dir);
 /* Sends what was written through the mount and is not with the engine yet. */
 MUST_USE int session_files_send(struct session *session, struct err *err)
     EXCLUDES(session->lock);
-/* The same at the end; what cannot be sent is logged. */
+/* The same at the end; what cannot be sent is kept. */
 void session_files_end(struct session *session, int64_t deadline_ms)
     EXCLUDES(session->lock);
 /* Whether there is such a thing. */
 bool session_files_unsent(struct session *session) EXCLUDES(session->lock);
-/* Forgets the tree: the instance is another one. */
-void session_files_drop(struct session *session) EXCLUDES(session->lock);
+/* Sends what is kept, in the background. */
+void session_unsent_send(struct session *session) EXCLUDES(session->lock);
+/* Forgets what is kept: the sandbox is to go. */
+void session_unsent_drop(struct session *session) EXCLUDES(session->lock);
 
 /* ---- session_records.c ---- */
 

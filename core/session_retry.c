@@ -1,6 +1,7 @@
 /*
- * Deletions that the engine has not confirmed: tried again with back-off, by
- * timers of the loop. The record says DELETING until then, so a start after a
+ * What an engine has not done: deletions that it has not confirmed, and files
+ * that it has not taken. Tried again with back-off, by timers of the loop. The
+ * record says DELETING until then, and the files are kept, so a start after a
  * crash goes on where this one stopped.
  */
 #include "core/clock.h"
@@ -12,19 +13,25 @@ enum {
     MOST_DOUBLINGS = 8,
 };
 
-static void retry_over(struct session *session)
+/* What was to be done again. */
+static unsigned retry_over(struct session *session)
 {
+    unsigned what;
+
     mutex_lock(&session->lock);
+    what = session->retry_what;
+    session->retry_what = 0;
     session->retry_waits = false;
     mutex_unlock(&session->lock);
+    return what;
 }
 
-static void drop_timer(struct session *session)
+static unsigned drop_timer(struct session *session)
 {
     list_remove(&session->retry_link);
     loop_timer_free(session->retry_timer);
     session->retry_timer = NULL;
-    retry_over(session);
+    return retry_over(session);
 }
 
 static void fire(void *arg)
@@ -32,11 +39,17 @@ static void fire(void *arg)
     struct session *session = arg;
     const struct job job = {
         .kind = JOB_DESTROY, .retry = true, .internal = true};
+    unsigned what = drop_timer(session);
 
-    drop_timer(session);
-    if (!registry_closing(session->registry)) {
+    if (registry_closing(session->registry)) {
+        what = 0;
+    }
+    if (what & SESSION_RETRY_DESTROY) {
         /* Why it fails again will be in the record. */
         session_submit(session, &job);
+    }
+    if (what & SESSION_RETRY_SEND) {
+        session_unsent_send(session);
     }
     session_unref(session);
 }
@@ -63,7 +76,7 @@ static void arm(void *arg)
             : loop_timer_new(session->registry->loop, fire, session);
 
     if (!timer) {
-        retry_over(session);
+        (void)retry_over(session);
         session_unref(session);
         return;
     }
@@ -72,11 +85,12 @@ static void arm(void *arg)
     loop_timer_set(timer, clock_deadline(delay_of(session)));
 }
 
-void session_retry(struct session *session)
+void session_retry(struct session *session, enum session_retry what)
 {
     bool waits;
 
     mutex_lock(&session->lock);
+    session->retry_what |= what;
     waits = session->retry_waits;
     session->retry_waits = true;
     mutex_unlock(&session->lock);
@@ -91,7 +105,7 @@ void session_retry_drop_all(struct registry *registry)
         struct session *session =
             container_of(registry->retries.next, struct session, retry_link);
 
-        drop_timer(session);
+        (void)drop_timer(session);
         session_unref(session);
     }
 }

@@ -83,6 +83,27 @@ int ws_sync(struct workspace *ws, const struct limits *limits, struct err *err)
     return ws->ops->sync ? ws->ops->sync(ws, limits, err) : 0;
 }
 
+void ws_end(struct workspace *ws, const struct limits *limits,
+            const struct ws_told *told)
+{
+    if (ws->ops->end) {
+        ws->ops->end(ws, limits, told);
+    }
+}
+
+void ws_keep(struct ws_file *file, const struct ws_told *told)
+{
+    if (file->node->tree->ops->keep) {
+        file->node->tree->ops->keep(file, told);
+    }
+}
+
+int ws_send_kept(struct workspace *ws, const struct limits *limits,
+                 const struct ws_told *told, struct err *err)
+{
+    return ws->ops->send_kept ? ws->ops->send_kept(ws, limits, told, err) : 0;
+}
+
 void ws_node_init(struct ws_node *node, struct workspace *ws, uint64_t ino)
 {
     node->tree = ws_ref(ws);

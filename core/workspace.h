@@ -118,6 +118,57 @@ bool ws_unsent_file(struct ws_file *file);
 MUST_USE int ws_sync(struct workspace *ws, const struct limits *limits,
                      struct err *err);
 
+/* What became of something that was written. */
+enum ws_fate {
+    WS_SENT,
+    WS_BESIDE, /* The engine's version differs: both are there now. */
+    WS_KEPT,   /* It lies on this machine's disk until it can be sent. */
+    WS_LOST,
+};
+
+/** @param arg the caller's @param fate of a file @param path of it @param err
+ *  why it was not sent, or where this side's version is; borrowed */
+typedef void ws_told_fn(void *arg, enum ws_fate fate, const char *path,
+                        const struct err *err);
+
+/* Who is told. */
+struct ws_told {
+    ws_told_fn *fn;
+    void *arg;
+};
+
+/**
+ * Sends what was written, as far as that can be until a moment, and keeps the
+ * rest: for the end, when nobody writes any more.
+ *
+ * @param ws     a tree
+ * @param limits deadline and token
+ * @param told   of each file that could not be sent
+ */
+void ws_end(struct workspace *ws, const struct limits *limits,
+            const struct ws_told *told);
+
+/**
+ * Keeps what was written to a file and could not be sent. Nothing is done
+ * while somebody else has it open, who sends it later.
+ *
+ * @param file about to be closed
+ * @param told of it
+ */
+void ws_keep(struct ws_file *file, const struct ws_told *told);
+
+/**
+ * Sends what was kept, also by earlier trees of the sandbox.
+ *
+ * @param ws     a tree
+ * @param limits deadline and token of each
+ * @param told   of each
+ * @param err    filled on failure
+ * @return 0 where nothing is kept any more, or why not
+ */
+MUST_USE int ws_send_kept(struct workspace *ws, const struct limits *limits,
+                          const struct ws_told *told, struct err *err);
+
 /** @param ws a tree @return its top directory, one more reference */
 struct ws_node *ws_root(struct workspace *ws);
 

@@ -58,9 +58,14 @@ struct workspace_ops {
     bool blocks;
 
     void (*changed)(struct workspace *); /* NULL: it keeps nothing. */
-    /* NULL, like sync and flush: it stages nothing. */
+    /* NULL, like the next four and flush: it stages nothing. */
     bool (*unsent)(struct workspace *, struct ws_file *);
     int (*sync)(struct workspace *, const struct limits *, struct err *);
+    void (*end)(struct workspace *, const struct limits *,
+                const struct ws_told *);
+    void (*keep)(struct ws_file *, const struct ws_told *);
+    int (*send_kept)(struct workspace *, const struct limits *,
+                     const struct ws_told *, struct err *);
     void (*contested)(struct workspace *, bool); /* NULL: all the same. */
     void (*free)(struct workspace *);
     /* Takes an unreferenced node out of the table; tree->lock is held. */

@@ -68,7 +68,8 @@ struct remote {
     struct remote_inos *inos; /* NULL: all numbers are the engine's. */
     bool has_inos;            /* The engine tells numbers. */
     struct remote_walk walk;
-    unsigned calls; /* Of the engine, under way. */
+    unsigned calls;  /* Of the engine, under way. */
+    bool sends_kept; /* Somebody sends what is kept. */
     struct remote_node **buckets;
     size_t n_buckets; /* A power of two. */
     size_t n_nodes;
@@ -306,6 +307,9 @@ void remote_node_free(struct ws_node *node);
 /* Forgets what was known of a file that is about to be, or was, changed, and of
  * its other names, which nobody can tell. */
 void remote_forget(struct remote *r, const char *path);
+/* Makes a directory, of which no node is made. */
+MUST_USE int remote_make_dir(struct remote *r, const char *path,
+                             const struct limits *limits, struct err *err);
 /* For slots that a provider may lack: -EOPNOTSUPP. */
 int remote_cannot(struct err *err);
 /* Sets attributes but for the size and owners. */
@@ -365,6 +369,11 @@ MUST_USE int remote_put_by_calls(struct remote *r, const char *path,
 bool remote_unsent(struct workspace *ws, struct ws_file *file);
 int remote_sync(struct workspace *ws, const struct limits *limits,
                 struct err *err);
+void remote_end_all(struct workspace *ws, const struct limits *limits,
+                    const struct ws_told *told);
+void remote_keep(struct ws_file *file, const struct ws_told *told);
+int remote_send_kept(struct workspace *ws, const struct limits *limits,
+                     const struct ws_told *told, struct err *err);
 
 /* ---- Open files and directories: workspace_remote_files.c,
  * workspace_remote_dirs.c ---- */

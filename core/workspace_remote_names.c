@@ -66,6 +66,24 @@ static int send_fresh(struct remote_node *node, const struct ws_ctx *ctx,
     return node && is_fresh(node) ? remote_send(node, &ctx->limits, err) : 0;
 }
 
+int remote_make_dir(struct remote *r, const char *path,
+                    const struct limits *limits, struct err *err)
+{
+    int rc;
+
+    if (!r->files->make_dir) {
+        return remote_cannot(err);
+    }
+    rc = remote_begin(r, limits, err);
+    if (rc < 0) {
+        return rc;
+    }
+    rc = r->files->make_dir(r->provider, &r->sandbox, path, 0755, limits, err);
+    rc = (int)remote_end(r, rc, err);
+    remote_forget(r, path);
+    return rc;
+}
+
 int remote_mkdir(const struct ws_place *place, struct ws_node **out,
                  struct stat *attr, struct err *err)
 {

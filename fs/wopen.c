@@ -3,7 +3,6 @@
 
 #include "core/checkpoint.h"
 #include "core/clock.h"
-#include "core/log.h"
 
 #include <stdlib.h>
 
@@ -84,8 +83,8 @@ static void close_late(void *arg)
     struct err err = ERR_INIT;
 
     if (ws_fsync(late->handle->file, false, &ctx, &err) < 0) {
-        log_warning("what was written to a file is lost: %s", err.msg);
         session_fail(late->session, "close", 0, NULL, &nobody, &err);
+        session_files_keep(late->session, late->handle->file);
     }
     wopen_unref(late->handle);
     session_unref(late->session);

@@ -152,6 +152,13 @@ uint64_t remote_fixture_failures(const struct fixture *fx)
     return count(fx).failures;
 }
 
+const char *remote_fixture_dir(const struct fixture *fx)
+{
+    const struct engine *engine = fx->own;
+
+    return engine->dir;
+}
+
 void remote_fixture_stage(struct fixture *fx, uint64_t bytes)
 {
     remote_of(fx->ws)->view.stage_bytes = bytes;

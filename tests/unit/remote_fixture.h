@@ -23,6 +23,9 @@ struct fixture *remote_fixture_other(const struct fixture *fx);
 /** @param fx of remote_fixture_other(), freed */
 void remote_fixture_end_other(struct fixture *fx);
 
+/** @param fx a fixture @return where it keeps what it has on this machine */
+const char *remote_fixture_dir(const struct fixture *fx);
+
 /** @param fx a fixture @param bytes that may be staged */
 void remote_fixture_stage(struct fixture *fx, uint64_t bytes);
 
