@@ -235,6 +235,9 @@ static struct link *alloc(const char *state_dir)
     mutex_init(&link->lock);
     cond_init(&link->turn);
     mutex_init(&link->hold_lock);
+    mutex_lock(&link->hold_lock);
+    list_init(&link->late);
+    mutex_unlock(&link->hold_lock);
     list_init(&link->held);
     atomic_init(&link->boxes, 1);
     link->sock = -1;
@@ -299,6 +302,7 @@ struct link_ids link_ids(const struct link *link, uint64_t number)
 void link_end(struct link *link, bool leave)
 {
     if (leave) {
+        link_flush(link);
         cleanup_fd(&link->cgroup);
         cleanup_fd(&link->pidfd);
         link_set_sock(link, -1);

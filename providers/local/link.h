@@ -125,10 +125,9 @@ void link_hold(struct link *link, const struct wire *wire, const int *fds,
  *  @param held borrowed */
 void link_note(struct link *link, const struct wire_held *held);
 
-/** Has a command, or a box with its commands, held no more. Does not wait:
- * where the keeper does not take it, the next daemon does it. @param link the
- * keeper
- *  @param held borrowed */
+/** Has a command, or a box with its commands, held no more. Does not wait: what
+ *  the keeper has no room for now it is told before anything else. @param link
+ *  the keeper @param held borrowed */
 void link_drop(struct link *link, const struct wire_held *held);
 
 /**

@@ -24,12 +24,41 @@ enum {
     STEP_US = 1000,    /* How often we look. */
 };
 
+/* A WIRE_DROP that the keeper has not taken: it goes before what is sent
+ * next. */
+struct late {
+    struct list link;
+    struct wire_held held;
+};
+
+static struct late *first_late(struct link *link) REQUIRES(link->hold_lock)
+{
+    return list_empty(&link->late)
+               ? NULL
+               : container_of(link->late.next, struct late, link);
+}
+
+static void free_late(struct late *late)
+{
+    list_remove(&late->link);
+    free(late);
+}
+
+/* Another keeper knows nothing of it. */
+static void drop_late(struct link *link) REQUIRES(link->hold_lock)
+{
+    while (!list_empty(&link->late)) {
+        free_late(first_late(link));
+    }
+}
+
 void link_set_sock(struct link *link, int sock)
 {
     if (sock >= 0) {
         (void)fcntl(sock, F_SETFL, O_NONBLOCK);
     }
     mutex_lock(&link->hold_lock);
+    drop_late(link);
     cleanup_fd(&link->sock);
     link->sock = sock;
     mutex_unlock(&link->hold_lock);
@@ -208,20 +237,50 @@ uint64_t link_name_box(struct link *link)
     return atomic_fetch_add(&link->boxes, 1);
 }
 
-/* Nobody waits for the keeper with the lock held. */
-static void send_held(struct link *link, const struct wire *wire,
-                      const int *fds, size_t count, int64_t patience_ms)
+static int send_late(struct link *link, struct err *err)
+    REQUIRES(link->hold_lock)
 {
-    int64_t deadline = clock_deadline(patience_ms);
+    struct late *late = first_late(link);
+    int rc = link->sock < 0 ? -EPIPE : 0;
+
+    while (late && rc == 0) {
+        const struct wire wire = {.type = WIRE_DROP, .held = late->held};
+
+        rc = wire_send(link->sock, &wire, NULL, 0, err);
+        if (rc == 0) {
+            free_late(late);
+            late = first_late(link);
+        }
+    }
+    return rc;
+}
+
+/* -EAGAIN: not now. NULL: what is late, and no more. */
+static int send_once(struct link *link, const struct wire *wire, const int *fds,
+                     size_t count)
+{
     struct err ignored = ERR_INIT;
     int rc;
 
-    do {
-        mutex_lock(&link->hold_lock);
-        rc = link->sock < 0 ? -EPIPE
-                            : wire_send(link->sock, wire, fds, count, &ignored);
-        mutex_unlock(&link->hold_lock);
-    } while (rc == -EAGAIN && clock_ms() < deadline && usleep(STEP_US) == 0);
+    mutex_lock(&link->hold_lock);
+    rc = send_late(link, &ignored);
+    if (rc == 0 && wire) {
+        rc = wire_send(link->sock, wire, fds, count, &ignored);
+    }
+    mutex_unlock(&link->hold_lock);
+    return rc;
+}
+
+/* Nobody waits for the keeper with the lock held. */
+static void send_held(struct link *link, const struct wire *wire,
+                      const int *fds, size_t count)
+{
+    int64_t deadline = clock_deadline(PATIENCE_MS);
+    int rc = send_once(link, wire, fds, count);
+
+    while (rc == -EAGAIN && clock_ms() < deadline && usleep(STEP_US) == 0) {
+        rc = send_once(link, wire, fds, count);
+    }
 }
 
 void link_hold(struct link *link, const struct wire *wire, const int *fds,
@@ -230,19 +289,32 @@ void link_hold(struct link *link, const struct wire *wire, const int *fds,
     struct wire hold = *wire;
 
     hold.type = WIRE_HOLD;
-    send_held(link, &hold, fds, count, PATIENCE_MS);
+    send_held(link, &hold, fds, count);
 }
 
 void link_note(struct link *link, const struct wire_held *held)
 {
     const struct wire wire = {.type = WIRE_NOTE, .held = *held};
 
-    send_held(link, &wire, NULL, 0, PATIENCE_MS);
+    send_held(link, &wire, NULL, 0);
 }
 
 void link_drop(struct link *link, const struct wire_held *held)
 {
-    const struct wire wire = {.type = WIRE_DROP, .held = *held};
+    struct late *late = calloc(1, sizeof(*late));
+    struct err ignored = ERR_INIT;
 
-    send_held(link, &wire, NULL, 0, 0);
+    if (!late) {
+        return; /* The next daemon drops it. */
+    }
+    late->held = *held;
+    mutex_lock(&link->hold_lock);
+    list_add(&link->late, &late->link);
+    (void)!send_late(link, &ignored);
+    mutex_unlock(&link->hold_lock);
+}
+
+void link_flush(struct link *link)
+{
+    send_held(link, NULL, NULL, 0);
 }

@@ -25,6 +25,7 @@ struct link {
     struct wire_host host; /* Of the first; the others say the same. */
     char why[ERR_MSG_SIZE];
     struct mutex hold_lock;     /* Of the sending of what is held. */
+    struct list late GUARDED;   /* By it, of struct late: not sent yet. */
     struct list held;           /* Of struct link_held: not yet taken. */
     atomic_uint_fast64_t boxes; /* Names the next. */
 };
@@ -46,6 +47,8 @@ MUST_USE int link_greet(struct link *link, const struct limits *limits,
 
 /* ---- link_hold.c ---- */
 
+/* Sends what the keeper had no room for, where it takes it within a moment. */
+void link_flush(struct link *link);
 /* Makes another socket, or none, the one to the keeper. */
 void link_set_sock(struct link *link, int sock);
 /* A new socket for a keeper to listen at; -1: there cannot be one. */

@@ -261,9 +261,15 @@ static void local_close(struct provider *provider)
         end_boxes(local);
     }
     mutex_unlock(&local->lock);
-    /* The keeper ends all sandboxes, and that ends all commands. */
-    link_end(local->link, leave);
-    command_close_all(local, leave);
+    if (leave) {
+        /* What is settled is let go at the keeper, which must hear it. */
+        command_close_all(local, true);
+        link_end(local->link, true);
+    } else {
+        /* The keeper ends all sandboxes, and that ends all commands. */
+        link_end(local->link, false);
+        command_close_all(local, false);
+    }
     local_drop_kept(local);
     cleanup_fd(&local->look[0]);
     cleanup_fd(&local->look[1]);

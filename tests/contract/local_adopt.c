@@ -248,8 +248,7 @@ static void one_can_be_left_by_itself(void **state)
     provider_settled(bench->provider, box.sandbox.number, n[1]);
     leave_and_reopen(bench, &kept);
     bench_run_init(&run);
-    /* The other may still be held: that it was settled is told to the keeper
-     * without waiting for it. */
+    assert_int_equal(adopt(bench, &box, n[1], &run, 0), -ESRCH);
     assert_int_equal(adopt(bench, &box, n[0], &run, 0), 0);
     assert_int_equal(bench_exited(&run).code, 5);
     bench_closed(&run);

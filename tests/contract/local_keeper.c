@@ -192,6 +192,49 @@ static void one_that_is_stopped_holds_up_nobody(void **state)
     bench_close(&bench);
 }
 
+static void count_kept(void *arg, uint64_t number, uint64_t n)
+{
+    size_t *count = arg;
+
+    (void)number;
+    (void)n;
+    (*count)++;
+}
+
+/* That a command is recorded, where it had no room for that. */
+static void one_that_was_stopped_is_told_later(void **state)
+{
+    struct bench bench;
+    struct bench_box box;
+    uint64_t n[MANY];
+    size_t kept = 0;
+    pid_t keeper;
+
+    (void)state;
+    bench_open(&bench);
+    bench_create(&bench, &box);
+    keeper = find_keeper();
+    for (int i = 0; i < MANY; i++) {
+        struct bench_run run;
+
+        n[i] = bench_script(&bench, &box, "echo x", &run);
+        bench_closed(&run);
+        bench_run_done(&run);
+    }
+    assert_int_equal(kill(keeper, SIGSTOP), 0);
+    for (int i = 0; i < MANY; i++) {
+        provider_settled(bench.provider, box.sandbox.number, n[i]);
+    }
+    assert_int_equal(kill(keeper, SIGCONT), 0);
+    leave(&bench);
+    bench_open_again(&bench);
+    provider_each_kept(bench.provider, count_kept, &kept);
+    assert_int_equal(kept, 0);
+    assert_true(has_processes(&bench, &box));
+    bench_destroy(&bench, &box);
+    bench_close(&bench);
+}
+
 int suite_local_keeper(void)
 {
     const struct CMUnitTest tests[] = {
@@ -199,6 +242,7 @@ int suite_local_keeper(void)
         cmocka_unit_test(it_serves_nobody_else),
         cmocka_unit_test(one_with_a_full_table_keeps_what_it_can),
         cmocka_unit_test(one_that_is_stopped_holds_up_nobody),
+        cmocka_unit_test(one_that_was_stopped_is_told_later),
     };
 
     return cmocka_run_group_tests(tests, bench_group_setup,

@@ -1,4 +1,5 @@
 /* The tests of `local` that no other provider has. Root only. */
+#include "tests/cmocka.h"
 #include "tests/contract/bench.h"
 #include "tests/contract/local.h"
 
@@ -24,11 +25,15 @@ void local_beside(const char *name, char *path)
     }
 }
 
-int main(void)
+/* An argument is a pattern of the tests to run. */
+int main(int argc, char **argv)
 {
     if (geteuid() != 0) {
         (void)fprintf(stderr, "only root can make sandboxes\n");
         return SKIPPED;
+    }
+    if (argc > 1) {
+        cmocka_set_test_filter(argv[1]);
     }
     /* As a daemon that keeps its state to itself. */
     (void)umask(077);
