@@ -368,21 +368,33 @@ void exec_wake(struct exec *exec)
 
 /* ---- Cancelling ---- */
 
-static void mark(struct exec *exec, bool fire)
+/* Returns whether what runs is asked for its end for the first time. */
+static bool mark(struct exec *exec, bool fire)
 {
+    bool first = false;
+
     mutex_lock(&exec->lock);
     exec->cancelled = true;
     if (fire && exec->has_token) {
+        first = !exec->info.cancelled;
+        exec->info.cancelled = true;
         cancel_fire(&exec->token);
     }
     mutex_unlock(&exec->lock);
+    return first;
 }
 
 void exec_cancel(struct exec *exec)
 {
+    const struct session *session = exec->job.session;
     struct err none = ERR_INIT;
 
-    mark(exec, true);
+    if (mark(exec, true)) {
+        /* Should we die before it has ended, the next daemon ends it. */
+        (void)!store_exec_cancel(session->registry->store, session->number,
+                                 exec->n, &none);
+        err_clear(&none);
+    }
     if (session_unqueue(exec->job.session, &exec->job)) {
         exec_end_unrun(exec, EXEC_KILLED, &none, false);
     }
@@ -401,7 +413,7 @@ static bool leave_it(struct exec *exec)
     if (!provider || exec->init) {
         return false;
     }
-    mark(exec, false);
+    (void)mark(exec, false);
     return provider_leave(provider, session->number, exec->n, &ignored) == 0;
 }
 

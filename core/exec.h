@@ -50,6 +50,7 @@ struct exec_info {
     enum shape_mode mode;
     bool background;     /* It does not hold up the queue. */
     bool init;           /* Of the config's init commands. */
+    bool cancelled;      /* Its end was asked for while it ran. */
     int64_t process_id;  /* In the engine's terms; 0: not known. */
     uint64_t checkpoint; /* That was taken after it, 0: none; */
     uint64_t before;     /* the one before it, 0: the base; */

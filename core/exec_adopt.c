@@ -133,7 +133,8 @@ static int find_deadline(struct exec *exec, const struct exec_info *info,
     return rc;
 }
 
-static int arm(struct exec *exec, struct err *err)
+/* What it was told by the one before it is told again. */
+static int arm(struct exec *exec, const struct exec_info *info, struct err *err)
 {
     int rc;
 
@@ -141,6 +142,10 @@ static int arm(struct exec *exec, struct err *err)
     rc = cancel_init(&exec->token, err);
     exec->has_token = rc == 0;
     exec->started = true;
+    exec->cancelled = info->cancelled;
+    if (exec->has_token && info->cancelled) {
+        cancel_fire(&exec->token);
+    }
     mutex_unlock(&exec->lock);
     return rc;
 }
@@ -166,7 +171,7 @@ static int go_on(struct adopted *adopted, struct session *session,
     session_stir_begin(session);
     registry_sink_begin(session->registry);
     (void)exec_ref(exec);
-    rc = arm(exec, err);
+    rc = arm(exec, info, err);
     if (rc == 0) {
         rc = find_deadline(exec, info, &what.deadline_us, err);
     }

@@ -92,6 +92,8 @@ static const char *const migrations[] = {
     " from_key INTEGER NOT NULL, to_key INTEGER NOT NULL,"
     " text BLOB NOT NULL,"
     " PRIMARY KEY (session, to_key, from_key)) WITHOUT ROWID;",
+
+    "ALTER TABLE execs ADD COLUMN cancelled INTEGER NOT NULL DEFAULT 0;",
 };
 
 static int run_text(struct store *store, const char *sql, struct err *err)

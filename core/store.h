@@ -314,7 +314,8 @@ MUST_USE int store_exec_add(struct store *store, uint64_t number,
  *
  * @param store  the store
  * @param number of the session
- * @param info   all is written but submitted_us and what was asked for
+ * @param info   all is written but submitted_us, what was asked for and
+ *               cancelled
  * @param event  recorded with it
  * @param err    filled on failure
  * @return 0 or a negative errno
@@ -322,6 +323,18 @@ MUST_USE int store_exec_add(struct store *store, uint64_t number,
 MUST_USE int store_exec_save(struct store *store, uint64_t number,
                              const struct exec_info *info,
                              const struct store_event *event, struct err *err);
+
+/**
+ * Records that the end of a command was asked for, where it has not ended.
+ *
+ * @param store  the store
+ * @param number of the session
+ * @param n      of the command
+ * @param err    filled on failure
+ * @return 0 or a negative errno
+ */
+MUST_USE int store_exec_cancel(struct store *store, uint64_t number, uint64_t n,
+                               struct err *err);
 
 /**
  * Reads a command's record.

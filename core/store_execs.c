@@ -113,6 +113,20 @@ int store_exec_save(struct store *store, uint64_t number,
     return store_leave(store, rc, err);
 }
 
+int store_exec_cancel(struct store *store, uint64_t number, uint64_t n,
+                      struct err *err)
+{
+    int rc;
+
+    mutex_lock(&store->lock);
+    rc = store_run(store, err,
+                   "UPDATE execs SET cancelled = 1 WHERE session = ? AND n = ?"
+                   " AND status IN ('queued', 'running')",
+                   "ii", (int64_t)number, (int64_t)n);
+    mutex_unlock(&store->lock);
+    return rc;
+}
+
 static enum exec_status parse_status(const char *text)
 {
     for (int i = EXEC_QUEUED; i < EXEC_FAILED; i++) {
@@ -145,6 +159,7 @@ static void read_info(sqlite3_stmt *stmt, struct exec_info *out)
         .checkpoint = (uint64_t)sqlite3_column_int64(stmt, 11),
         .before = (uint64_t)sqlite3_column_int64(stmt, 12),
         .changed = (uint64_t)sqlite3_column_int64(stmt, 13),
+        .cancelled = sqlite3_column_int(stmt, 14) != 0,
     };
     (void)shape_mode_find(mode ? mode : "", &out->mode);
     (void)snprintf(out->err.msg, sizeof(out->err.msg), "%s",
@@ -153,7 +168,8 @@ static void read_info(sqlite3_stmt *stmt, struct exec_info *out)
 
 #define EXEC_COLUMNS                                                           \
     "n, status, exit_code, submitted_us, started_us, ended_us,"                \
-    " err_code, err_msg, mode, background, init, checkpoint, before, changed"
+    " err_code, err_msg, mode, background, init, checkpoint, before, changed," \
+    " cancelled"
 
 static int load_locked(struct store *store, uint64_t number, uint64_t n,
                        struct exec_info *out, struct err *err)

@@ -236,15 +236,16 @@ static void drop(struct park *park, int code)
     if (!req) {
         return;
     }
+    /* First: what the answer says is so then, whatever becomes of us. */
+    if (park->kind->dropped) {
+        park->kind->dropped(park->arg, code);
+    }
     if (code) {
         reply_without(req, &park->about, code, drop_words(code));
     } else {
         reply_ok(req);
     }
     reply_ended(park);
-    if (park->kind->dropped) {
-        park->kind->dropped(park->arg, code);
-    }
 }
 
 /* Returns whether the timer must be moved forward. */

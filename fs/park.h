@@ -38,10 +38,10 @@ struct park_kind {
     int64_t most_ms; /* From park_new(); 0: no limit. */
     int late;        /* Answers it then: an errno value, or 0: success. */
     /**
-     * The request was answered by the deadline (code is `late`), an interrupt
-     * (EINTR), the end of the mount (ENOTCONN), or because too many wait
-     * (EAGAIN). The work may be stopped or
-     * go on, and ends its reference as always. May be NULL.
+     * The request is about to be answered by the deadline (code is `late`), an
+     * interrupt (EINTR), the end of the mount (ENOTCONN), or because too many
+     * wait (EAGAIN). The work may be stopped or go on, and ends its reference
+     * as always. May be NULL.
      *
      * @param arg  as given to park_new()
      * @param code a positive errno value, or 0

@@ -198,6 +198,25 @@ static void an_adopted_one_can_be_signalled_and_cancelled(void **state)
     expect_text(in("execs/1/exit_code"), "9\n");
 }
 
+/* It is told so, and its daemon dies before it has ended. */
+static void one_that_was_cancelled_ends_all_the_same(void **state)
+{
+    struct child child;
+
+    (void)state;
+    child = begin("trap '' TERM; echo begun; sleep 1240.5; sleep 1240.6\n");
+    await_begun(1);
+    process_asleep(child.pid);
+    assert_int_equal(kill(child.pid, SIGINT), 0);
+    assert_int_equal(child_end(&child, TOOLS_SOON_MS), 128 + SIGINT);
+    die(NULL);
+    mnt_start();
+    eventually_text(in("execs/1/status"), "killed\n");
+    assert_false(process_exists("sleep 1240."));
+    expect_text(in("execs/1/output"), "begun\n");
+    expect_text(in("status"), "running\n");
+}
+
 static void the_time_runs_from_the_first_start(void **state)
 {
     (void)state;
@@ -441,6 +460,7 @@ static const struct CMUnitTest tests[] = {
     e2e_test(a_paused_sandbox_stays_so),
     e2e_test(commands_of_two_sessions_go_on),
     e2e_test(an_adopted_one_can_be_signalled_and_cancelled),
+    e2e_test(one_that_was_cancelled_ends_all_the_same),
     e2e_test(the_time_runs_from_the_first_start),
     e2e_test(a_crash_in_the_midst_of_adoption),
     e2e_test(ten_rounds_of_kills),
