@@ -226,13 +226,26 @@ MUST_USE int direct_node_meet(struct direct_node *dir, const char *name, int fd,
                               struct err *err);
 
 /**
- * Notes that a name was moved by us: its file, where known, is told. Only what
- * was last seen under the old name has not wandered thereby.
+ * Finds what is about to be moved by us.
+ *
+ * @param dir    a directory
+ * @param dir_fd O_PATH of it
+ * @param name   in it
+ * @return what was last seen there and is there, with a reference; or NULL
+ */
+struct ws_node *direct_node_at(struct direct_node *dir, int dir_fd,
+                               const char *name);
+
+/**
+ * Notes that a name was moved by us.
  *
  * @param move  what was done
+ * @param node  what direct_node_at() has found under the old name, borrowed; or
+ *              NULL
  * @param to_fd O_PATH of the directory where it is now
  */
-void direct_node_moved(const struct ws_move *move, int to_fd);
+void direct_node_moved(const struct ws_move *move, struct ws_node *node,
+                       int to_fd);
 
 /**
  * Notes that a file has one more name.
@@ -247,11 +260,20 @@ void direct_node_linked(struct direct_node *node, struct direct_node *dir,
 /**
  * How far a link may lead up.
  *
- * The kernel follows it from where it holds the link to be. Of what was seen in
- * one directory only, and moved by us alone, that is what parents here say.
- * What the sandbox moved into another directory has wandered: the kernel may
- * hold it to be in any of those where it was seen, and takes note of the newest
- * when it likes, so that a link must not lead out of what wandered.
+ * The kernel follows it from where it holds the link to be. It moves no
+ * directory behind its user's back, since one that the sandbox has moved is
+ * another node to it where it is met again. So that is what parents here say,
+ * but for what has wandered: a link with one more name, or what the sandbox
+ * exchanged for another in the moment in which we moved that name. No link
+ * leads out of what has wandered, until it is met again.
+ *
+ * What remains lies with the user of the mount: while one process has read a
+ * link and not yet gone up by it, another may move the link's directory to one
+ * that is less deep, by the mount. The kernel then goes up from there, as it
+ * does on any file system, and so perhaps out of the workspace. The sandbox can
+ * neither cause nor see that. Whatever else we do by a name, after another was
+ * put there, we do to what is there: in that directory, which is one of the
+ * workspace, and never to what a link leads to.
  *
  * @param node  a link
  * @param depth directories between the root and the link, on success

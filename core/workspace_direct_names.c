@@ -460,12 +460,42 @@ int direct_remove(struct ws_node *base, const char *name, bool is_dir,
     return rc;
 }
 
+static int rename_at(const struct ws_move *move, int from_fd, int to_fd,
+                     struct err *err)
+{
+    const struct ws_move back = {
+        .from = move->to,
+        .name = move->new_name,
+        .to = move->from,
+        .new_name = move->name,
+    };
+    bool exchange = (move->flags & RENAME_EXCHANGE) != 0;
+    struct ws_node *node =
+        direct_node_at(direct_node_of(move->from), from_fd, move->name);
+    struct ws_node *other = exchange ? direct_node_at(direct_node_of(move->to),
+                                                      to_fd, move->new_name)
+                                     : NULL;
+    int rc = renameat2(from_fd, move->name, to_fd, move->new_name, move->flags);
+
+    if (rc < 0) {
+        rc = err_errno(err, "rename");
+    } else {
+        direct_node_moved(move, node, to_fd);
+        if (exchange) {
+            direct_node_moved(&back, other, from_fd);
+        }
+    }
+    ws_node_unref(node);
+    ws_node_unref(other);
+    return rc;
+}
+
 int direct_rename(const struct ws_move *move, struct err *err)
 {
     struct direct_node *from = direct_node_of(move->from);
     struct direct_node *to = direct_node_of(move->to);
     int from_fd = direct_fd_get(from, err);
-    int to_fd, rc = 0;
+    int to_fd, rc;
 
     if (from_fd < 0) {
         return from_fd;
@@ -475,22 +505,7 @@ int direct_rename(const struct ws_move *move, struct err *err)
         direct_fd_put(from);
         return to_fd;
     }
-    if (renameat2(from_fd, move->name, to_fd, move->new_name, move->flags) <
-        0) {
-        rc = err_errno(err, "rename");
-    } else {
-        direct_node_moved(move, to_fd);
-        if (move->flags & RENAME_EXCHANGE) {
-            const struct ws_move back = {
-                .from = move->to,
-                .name = move->new_name,
-                .to = move->from,
-                .new_name = move->name,
-            };
-
-            direct_node_moved(&back, from_fd);
-        }
-    }
+    rc = rename_at(move, from_fd, to_fd, err);
     direct_fd_put(to);
     direct_fd_put(from);
     return rc;

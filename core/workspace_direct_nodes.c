@@ -124,10 +124,27 @@ static bool is_in(const struct direct_node *node, const struct direct_node *dir)
            key_equal(&node->parent, &dir->key);
 }
 
+static bool is_named(const struct direct_node *node,
+                     const struct direct_node *dir, const char *name)
+{
+    return node->name && is_in(node, dir) && strcmp(node->name, name) == 0;
+}
+
+/*
+ * Whether the sandbox has moved a directory or a link out of the directory
+ * where the kernel has met it. Where it comes to light it is another node: the
+ * kernel would move the old one there, in the midst of following a link in it.
+ */
+static bool strays(const struct direct_node *node,
+                   const struct direct_node *dir)
+{
+    return (S_ISDIR(node->type) || S_ISLNK(node->type)) && node->placed &&
+           (node->wandered || !is_in(node, dir));
+}
+
 /* Notes where a node is. The old name stays where there is no memory. */
 static void place_locked(struct direct *d, struct direct_node *node,
-                         const struct direct_node *dir, const char *name,
-                         bool moved_by_us)
+                         const struct direct_node *dir, const char *name)
 {
     if (node == &d->root) {
         return;
@@ -139,9 +156,6 @@ static void place_locked(struct direct *d, struct direct_node *node,
             free(node->name);
             node->name = copy;
         }
-    }
-    if (node->placed && !moved_by_us && !is_in(node, dir)) {
-        node->wandered = true;
     }
     node->placed = true;
     node->parent = dir->key;
@@ -258,13 +272,16 @@ static struct direct_node *take_node(struct direct_node *dir, const char *name,
     mutex_lock(&d->base.lock);
     if (!names) {
         node = find(d, &(struct direct_key){attr->st_dev, attr->st_ino});
-        if (node) {
+        if (node && strays(node, dir)) {
+            unhash(d, node);
+            node = NULL;
+        } else if (node) {
             (void)ws_node_ref_locked(&node->base);
         }
     }
     node = node ? node : new_node(d, attr);
     if (node) {
-        place_locked(d, node, dir, name, false);
+        place_locked(d, node, dir, name);
     }
     mutex_unlock(&d->base.lock);
     return node;
@@ -302,25 +319,70 @@ int direct_node_meet(struct direct_node *dir, const char *name, int fd,
     return rc;
 }
 
-void direct_node_moved(const struct ws_move *move, int to_fd)
+static bool stat_key(int dir_fd, const char *name, struct direct_key *out)
 {
-    const struct direct_node *from = direct_node_of(move->from);
-    struct direct_node *to = direct_node_of(move->to);
-    struct direct *d = direct_tree(to);
     struct stat attr;
-    struct direct_node *node;
 
-    if (fstatat(to_fd, move->new_name, &attr, AT_SYMLINK_NOFOLLOW) < 0) {
-        return;
+    if (fstatat(dir_fd, name, &attr, AT_SYMLINK_NOFOLLOW) < 0) {
+        return false;
+    }
+    *out = (struct direct_key){attr.st_dev, attr.st_ino};
+    return true;
+}
+
+struct ws_node *direct_node_at(struct direct_node *dir, int dir_fd,
+                               const char *name)
+{
+    struct direct *d = direct_tree(dir);
+    struct direct_node *node = NULL;
+    struct direct_key key;
+
+    if (!stat_key(dir_fd, name, &key)) {
+        return NULL;
     }
     mutex_lock(&d->base.lock);
-    node = find(d, &(struct direct_key){attr.st_dev, attr.st_ino});
-    if (node) {
-        /* The sandbox may have put another one there meanwhile. */
-        bool by_us = node->name && is_in(node, from) &&
-                     strcmp(node->name, move->name) == 0;
+    node = find(d, &key);
+    if (node && is_named(node, dir, name)) {
+        (void)ws_node_ref_locked(&node->base);
+    } else {
+        node = NULL;
+    }
+    mutex_unlock(&d->base.lock);
+    return node ? &node->base : NULL;
+}
 
-        place_locked(d, node, to, move->new_name, by_us);
+/* Whatever was last seen under a name is where nobody knows. */
+static void lose_locked(const struct direct *d, const struct direct_node *dir,
+                        const char *name)
+{
+    for (size_t i = 0; i < d->n_buckets; i++) {
+        for (struct direct_node *node = d->buckets[i]; node;
+             node = node->next) {
+            node->wandered |= is_named(node, dir, name);
+        }
+    }
+}
+
+void direct_node_moved(const struct ws_move *move, struct ws_node *base,
+                       int to_fd)
+{
+    struct direct_node *to = direct_node_of(move->to);
+    struct direct_node *node = base ? direct_node_of(base) : NULL;
+    struct direct *d = direct_tree(to);
+    struct direct_key key;
+    bool there = node && stat_key(to_fd, move->new_name, &key) &&
+                 key_equal(&node->key, &key);
+
+    mutex_lock(&d->base.lock);
+    if (there) {
+        place_locked(d, node, to, move->new_name);
+    } else {
+        /* The sandbox has put another one in its place, before or after. For
+         * the kernel what it knew by that name has moved. */
+        lose_locked(d, direct_node_of(move->from), move->name);
+        if (node) {
+            node->wandered = true;
+        }
     }
     mutex_unlock(&d->base.lock);
 }
@@ -331,7 +393,8 @@ void direct_node_linked(struct direct_node *node, struct direct_node *dir,
     struct direct *d = direct_tree(node);
 
     mutex_lock(&d->base.lock);
-    place_locked(d, node, dir, name, false);
+    node->wandered |= !is_in(node, dir);
+    place_locked(d, node, dir, name);
     mutex_unlock(&d->base.lock);
 }
 

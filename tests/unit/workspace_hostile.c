@@ -384,21 +384,39 @@ static void a_link_with_two_names_leads_no_higher_than_the_lower(void **state)
     ws_node_unref(a);
 }
 
-/* What the sandbox moves deeper may still be where it was for the kernel. */
-static void no_link_leads_out_of_a_directory_that_wandered(void **state)
+/* What a link of a directory says, met in there. */
+static int read_in(struct fixture *fx, struct ws_node *dir, const char *name)
+{
+    struct ws_node *link = NULL;
+    struct stat attr;
+    char text[64];
+    int rc;
+
+    assert_int_equal(ws_lookup(dir, name, &fx->ctx, &link, &attr, &fx->err), 0);
+    rc = ws_readlink(link, &fx->ctx, text, sizeof(text), &fx->err);
+    ws_node_unref(link);
+    return rc;
+}
+
+/* What the sandbox moves stays where it was for the kernel, and is another
+ * directory where it is met again. */
+static void a_link_leads_as_far_as_where_its_directory_is_met(void **state)
 {
     static const struct {
         const char *name;
         const char *target;
-        int result;
+        int before;
+        int after;
     } links[] = {
-        {"out", "../../x", -EACCES},
-        {"over", "../x", 0},
-        {"absolute", "/workspace/x", -EACCES},
+        {"over", "../x", 0, 0},
+        {"root", "../../x", 0, 0},
+        {"out", "../../../x", -EACCES, 0},
+        {"far", "../../../../../x", -EACCES, -EACCES},
     };
     struct fixture *fx = *state;
-    struct ws_node *held[4];
-    char path[32], text[64];
+    struct ws_node *held[6];
+    struct stat attr;
+    char path[32];
 
     fixture_mkdir(fx, "a");
     fixture_mkdir(fx, "a/b");
@@ -406,21 +424,26 @@ static void no_link_leads_out_of_a_directory_that_wandered(void **state)
     fixture_mkdir(fx, "w/d");
     held[0] = fixture_at(fx, "w");
     held[1] = fixture_at(fx, "w/d");
+    for (size_t i = 0; i < ARRAY_SIZE(links); i++) {
+        (void)snprintf(path, sizeof(path), "w/d/%s", links[i].name);
+        assert_int_equal(symlink(links[i].target, host(fx, path)), 0);
+        assert_int_equal(read_in(fx, held[1], links[i].name), links[i].before);
+    }
+    attr = fixture_stat(fx, "w/d");
     host_rename(fx, "w", "a/b/w");
     held[2] = fixture_at(fx, "a");
     held[3] = fixture_at(fx, "a/b");
-    assert_int_equal(fixture_find(fx, "a/b/w"), 0);
-    for (size_t i = 0; i < sizeof(links) / sizeof(links[0]); i++) {
-        struct ws_node *link;
-
-        (void)snprintf(path, sizeof(path), "a/b/w/d/%s", links[i].name);
-        assert_int_equal(symlink(links[i].target, host(fx, path)), 0);
-        link = fixture_at(fx, path);
-        assert_int_equal(ws_readlink(link, &fx->ctx, text, 64, &fx->err),
-                         links[i].result);
-        ws_node_unref(link);
+    held[4] = fixture_at(fx, "a/b/w");
+    held[5] = fixture_at(fx, "a/b/w/d");
+    assert_ptr_not_equal(held[1], held[5]);
+    assert_int_equal(fixture_stat(fx, "a/b/w/d").st_ino, attr.st_ino);
+    for (size_t i = 0; i < ARRAY_SIZE(links); i++) {
+        assert_int_equal(read_in(fx, held[5], links[i].name), links[i].after);
+        /* Whoever has stayed where it was comes to no place that is known. */
+        assert_int_equal(read_in(fx, held[1], links[i].name), -ESTALE);
+        assert_int_equal(read_in(fx, held[5], links[i].name), links[i].after);
     }
-    for (size_t i = 0; i < sizeof(held) / sizeof(held[0]); i++) {
+    for (size_t i = 0; i < ARRAY_SIZE(held); i++) {
         ws_node_unref(held[i]);
     }
 }
@@ -450,8 +473,12 @@ a_link_in_a_directory_that_we_moved_leads_as_far_as_before(void **state)
     }
 }
 
-/* While we move w, the sandbox puts x, which is known as /x, where w came. */
-static bool swap_after_rename;
+/* While we move w, the sandbox exchanges it with x, which is known as /x. */
+static enum {
+    NO_SWAP,
+    SWAP_BEFORE,
+    SWAP_AFTER
+} exchange;
 
 int __real_renameat2(int from_fd, const char *from, int to_fd, const char *to,
                      unsigned flags);
@@ -461,41 +488,60 @@ int __wrap_renameat2(int from_fd, const char *from, int to_fd, const char *to,
 int __wrap_renameat2(int from_fd, const char *from, int to_fd, const char *to,
                      unsigned flags)
 {
-    int rc = __real_renameat2(from_fd, from, to_fd, to, flags);
+    int rc = exchange == SWAP_BEFORE
+                 ? __real_renameat2(to_fd, "x", from_fd, from, RENAME_EXCHANGE)
+                 : 0;
 
-    if (rc == 0 && swap_after_rename) {
-        assert_int_equal(
-            __real_renameat2(from_fd, "x", to_fd, to, RENAME_EXCHANGE), 0);
+    rc = rc == 0 ? __real_renameat2(from_fd, from, to_fd, to, flags) : rc;
+    if (rc == 0 && exchange == SWAP_AFTER) {
+        rc = __real_renameat2(to_fd, "x", to_fd, to, RENAME_EXCHANGE);
     }
     return rc;
 }
 
-static void what_is_swapped_in_while_we_rename_has_wandered(void **state)
+/* For the kernel it is w that has moved up, and from there its link would lead
+ * out of the workspace. */
+static void expect_lost(struct fixture *fx)
 {
-    struct fixture *fx = *state;
-    struct ws_node *held[5];
-    char text[64];
+    struct ws_node *held[3];
+    struct ws_node *again;
 
     fixture_mkdir(fx, "a");
-    fixture_mkdir(fx, "a/b");
-    fixture_mkdir(fx, "w");
+    fixture_mkdir(fx, "a/w");
     fixture_mkdir(fx, "x");
-    assert_int_equal(symlink("../../x", host(fx, "x/l")), 0);
+    assert_int_equal(symlink("../../y", host(fx, "a/w/l")), 0);
+    assert_int_equal(symlink("../y", host(fx, "x/l")), 0);
     held[0] = fixture_at(fx, "a");
-    held[1] = fixture_at(fx, "a/b");
-    held[2] = fixture_at(fx, "w");
-    held[3] = fixture_at(fx, "x");
-    held[4] = fixture_at(fx, "x/l");
-    swap_after_rename = true;
-    assert_int_equal(fixture_rename(fx, "w", "a/b/w", 0), 0);
-    swap_after_rename = false;
-    assert_int_equal(
-        faccessat(AT_FDCWD, host(fx, "a/b/w/l"), F_OK, AT_SYMLINK_NOFOLLOW), 0);
-    assert_int_equal(ws_readlink(held[4], &fx->ctx, text, 64, &fx->err),
-                     -EACCES);
-    for (size_t i = 0; i < sizeof(held) / sizeof(held[0]); i++) {
+    held[1] = fixture_at(fx, "a/w");
+    held[2] = fixture_at(fx, "x");
+    assert_int_equal(read_in(fx, held[1], "l"), 0);
+    assert_int_equal(fixture_rename(fx, "a/w", "v", 0), 0);
+    exchange = NO_SWAP;
+    assert_int_equal(read_in(fx, held[1], "l"), -EACCES);
+    assert_int_equal(read_in(fx, held[2], "l"), 0);
+    /* Met again it is known where it is. */
+    again = fixture_at(fx, "x");
+    assert_ptr_not_equal(again, held[1]);
+    host_rename(fx, "x/l", "x/m");
+    assert_int_equal(symlink("../y", host(fx, "x/l")), 0);
+    assert_int_equal(read_in(fx, again, "l"), 0);
+    assert_int_equal(read_in(fx, again, "m"), -EACCES);
+    ws_node_unref(again);
+    for (size_t i = 0; i < ARRAY_SIZE(held); i++) {
         ws_node_unref(held[i]);
     }
+}
+
+static void what_was_swapped_as_we_rename_leads_nowhere(void **state)
+{
+    exchange = SWAP_BEFORE;
+    expect_lost(*state);
+}
+
+static void what_is_swapped_as_we_have_renamed_leads_nowhere(void **state)
+{
+    exchange = SWAP_AFTER;
+    expect_lost(*state);
 }
 
 static void looking_up_and_forgetting_takes_no_memory(void **state)
@@ -537,10 +583,11 @@ int main(void)
         FIXTURE_DIRECT_BOTH(a_file_moved_behind_us_is_found_or_stale),
         FIXTURE_DIRECT_BOTH(
             a_link_with_two_names_leads_no_higher_than_the_lower),
-        FIXTURE_DIRECT_BOTH(no_link_leads_out_of_a_directory_that_wandered),
+        FIXTURE_DIRECT_BOTH(a_link_leads_as_far_as_where_its_directory_is_met),
         FIXTURE_DIRECT_BOTH(
             a_link_in_a_directory_that_we_moved_leads_as_far_as_before),
-        FIXTURE_DIRECT_BOTH(what_is_swapped_in_while_we_rename_has_wandered),
+        FIXTURE_DIRECT_BOTH(what_was_swapped_as_we_rename_leads_nowhere),
+        FIXTURE_DIRECT_BOTH(what_is_swapped_as_we_have_renamed_leads_nowhere),
         FIXTURE_DIRECT_BOTH(looking_up_and_forgetting_takes_no_memory),
     };
 
