@@ -30,6 +30,16 @@ const char *session_status_name(enum session_status status)
     return names[status];
 }
 
+/* One that has init commands to run is not ready for anything else. */
+static enum session_status told_locked(struct session *session)
+    REQUIRES(session->lock)
+{
+    enum session_status status = session_status_locked(session);
+
+    return status == SESSION_RUNNING && session->initing ? SESSION_STARTING
+                                                         : status;
+}
+
 static int read_config(struct session *session, const char *text,
                        struct err *err) REQUIRES(session->lock)
 {
@@ -83,7 +93,7 @@ static int fill(struct session *session, const struct store_session *row,
     if (rc == 0) {
         rc = read_record(session, err);
     }
-    session->shown = session_status_locked(session);
+    session->shown = told_locked(session);
     return rc;
 }
 
@@ -270,7 +280,7 @@ enum session_status session_status(struct session *session)
 
     session_observe(session);
     mutex_lock(&session->lock);
-    status = session_status_locked(session);
+    status = told_locked(session);
     mutex_unlock(&session->lock);
     return status;
 }
@@ -321,7 +331,7 @@ static void add_all(struct session *session, struct js *js)
     js_set_text(js, "provider", session->config.provider);
     add_record(session, js);
     js_set_text(js, "observed",
-                session_status_name(session_status_locked(session)));
+                session_status_name(told_locked(session)));
     js_set_time(js, "observed_at", seen->known ? seen->at_us : 0);
     js_set_text(js, "engine_state", state_word(seen));
     js_set_int(js, "generation", (int64_t)session->generation);
@@ -404,7 +414,7 @@ void session_note(struct session *session)
     bool news;
 
     mutex_lock(&session->lock);
-    status = session_status_locked(session);
+    status = told_locked(session);
     news = status != session->shown;
     session->shown = status;
     mutex_unlock(&session->lock);

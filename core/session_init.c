@@ -107,14 +107,21 @@ static int say(struct exec *exec, const struct exec_info *info,
                const char *script, struct err *err)
 {
     char said[OUTPUT_MAX + 1];
+    const char *why = said;
     int rc;
 
     read_end(exec, EXEC_STDERR, said);
     if (!*said) {
         read_end(exec, EXEC_STDOUT, said);
     }
+    if (!*said && info->err.msg[0]) {
+        why = info->err.msg;
+    } else if (!*said) {
+        (void)snprintf(said, sizeof(said), "exit code %d, without output",
+                       info->exit_code);
+    }
     rc = err_set(err, EIO, "Session sandbox init failed for command '%.*s': %s",
-                 COMMAND_MAX, script, *said ? said : info->err.msg);
+                 COMMAND_MAX, script, why);
     err->quotes = true;
     return rc;
 }

@@ -322,6 +322,7 @@ int session_init_begin(struct session *session, struct err *err)
         session->initing = true;
     }
     mutex_unlock(&session->lock);
+    session_note(session);
     return rc;
 }
 
@@ -330,6 +331,7 @@ void session_init_over(struct session *session)
     mutex_lock(&session->lock);
     session->initing = false;
     mutex_unlock(&session->lock);
+    session_note(session);
 }
 
 static int enqueue(struct session *session, struct job *job, struct err *err)

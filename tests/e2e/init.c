@@ -119,12 +119,14 @@ static void a_hanging_one_is_ended_by_a_signal(void **state)
     (void)state;
     child = hang();
     expect_text(in("execs/1/status"), "running\n");
+    expect_text(in("status"), "starting\n");
     assert_int_equal(put(in("status"), "paused").write, EBUSY);
     assert_int_equal(put(in("status"), "absent").write, EBUSY);
     put_ok(in("execs/1/signal"), "KILL");
     assert_int_equal(child_end(&child, TOOLS_SOON_MS), EIO);
     expect_text(in("execs/1/status"), "killed\n");
     assert_true(!process_exists("sleep 29.3"));
+    expect_text(in("status"), "running\n");
     put_ok(in("status"), "paused");
 }
 

@@ -129,7 +129,8 @@ static void each_end_but_a_good_one_is_a_failure(void **state)
          "Init command failed with exit code 1: o:said exit:1",
          "Session sandbox init failed for command 'o:said exit:1': said"},
         {INIT("\"kill:9\""), "Init command failed with exit code 137: kill:9",
-         "Session sandbox init failed for command 'kill:9': "},
+         "Session sandbox init failed for command 'kill:9': exit code 137, "
+         "without output"},
         {INIT("\"lost\""),
          "Init command failed: lost: the engine cannot say how the command "
          "ended",
@@ -175,7 +176,8 @@ static void a_hanging_one_keeps_off_a_pause_until_it_is_ended(void **state)
     struct result second;
 
     hang(session, &first);
-    assert_int_equal(session_status(session), SESSION_RUNNING);
+    assert_int_equal(session_status(session), SESSION_STARTING);
+    assert_true(fixture_json_has(session, "\"observed\":\"starting\""));
     assert_true(fixture_json_has(session, "\"last_init_error\":null"));
     assert_int_equal(fixture_pause(session), -EBUSY);
     assert_int_equal(fixture_destroy(session), -EBUSY);
@@ -189,6 +191,7 @@ static void a_hanging_one_keeps_off_a_pause_until_it_is_ended(void **state)
     assert_int_equal(result_wait(&second), -EIO);
     assert_int_equal(engine_calls(ENGINE_EXEC), 1);
     assert_true(fixture_json_has(session, "failed with exit code 143: hang"));
+    assert_int_equal(session_status(session), SESSION_RUNNING);
     assert_int_equal(fixture_pause(session), 0);
     session_unref(session);
 }
@@ -271,7 +274,8 @@ static void a_checkpoint_is_taken_after_each(void **state)
                             "{\"provider\":\"remote\",\"init\":{\"commands\":"
                             "[\"o:one\",\"exit:1\"]}}");
     ensure_says(session, EIO,
-                "Session sandbox init failed for command 'exit:1': ");
+                "Session sandbox init failed for command 'exit:1': exit code "
+                "1, without output");
     assert_int_equal(engine_calls(ENGINE_CHECKPOINT), 2);
     engine_fail(ENGINE_CHECKPOINT, ENOSPC);
     ensure_says(session, EIO,
