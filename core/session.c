@@ -330,8 +330,7 @@ static void add_all(struct session *session, struct js *js)
     js_set_bool(js, "exists", session->has_record);
     js_set_text(js, "provider", session->config.provider);
     add_record(session, js);
-    js_set_text(js, "observed",
-                session_status_name(told_locked(session)));
+    js_set_text(js, "observed", session_status_name(told_locked(session)));
     js_set_time(js, "observed_at", seen->known ? seen->at_us : 0);
     js_set_text(js, "engine_state", state_word(seen));
     js_set_int(js, "generation", (int64_t)session->generation);
