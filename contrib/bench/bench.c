@@ -3,11 +3,13 @@
  * took, as a table, JSON and a chart. contrib/bench/run makes the directories.
  *
  * usage: bench [--quick] [--rounds N] [--only NAME] [--json FILE]
- *              [--chart FILE] [--note KEY=VALUE]... [--sessions DIR]
- *              [--beside NAME=COMMAND]... SCRATCH TARGET=DIR...
+ *              [--chart FILE] [--log FILE] [--note KEY=VALUE]...
+ *              [--sessions DIR] [--beside NAME=COMMAND]...
+ *              SCRATCH TARGET=DIR...
  *
  * SCRATCH is an empty directory for what is worked on. The first target is what
- * the others are compared with. The exit status is 1 where a piece of work
+ * the others are compared with. Work that fails in a target is not done there
+ * again; what programs said is in the log. The exit status is 1 where something
  * failed in the first two.
  */
 #include "contrib/bench/bench.h"
@@ -60,6 +62,7 @@ struct options {
     const char *only;
     const char *json;
     const char *chart;
+    const char *log;
     const char *sessions;
     const char *beside[TARGETS_MAX];
     size_t beside_count;
@@ -231,6 +234,9 @@ static void set_option(struct options *options, struct report *report, int flag,
     case 'c':
         options->chart = text;
         break;
+    case 'l':
+        options->log = text;
+        break;
     case 's':
         options->sessions = text;
         break;
@@ -258,6 +264,7 @@ static int read_options(int argc, char **argv, struct options *options,
         {"only", required_argument, NULL, 'o'},
         {"json", required_argument, NULL, 'j'},
         {"chart", required_argument, NULL, 'c'},
+        {"log", required_argument, NULL, 'l'},
         {"note", required_argument, NULL, 'n'},
         {"sessions", required_argument, NULL, 's'},
         {"beside", required_argument, NULL, 'b'},
@@ -367,6 +374,12 @@ int main(int argc, char **argv)
     }
     report.count = choose_rows(options.only, report.results);
     set_environment(scratch);
+    if (options.log) {
+        rc = fixture_log(options.log);
+    }
+    if (rc < 0) {
+        fail(options.log, rc);
+    }
     if (options.sessions) {
         rc = measure_sessions(&report, &options);
     }

@@ -68,7 +68,7 @@ struct target {
     int dir;
 };
 
-/* The medians of one row, in microseconds; NAN: cannot. */
+/* The medians of one row, in microseconds; NAN: it fails. */
 struct result {
     const struct row *row;
     double us[TARGETS_MAX];
@@ -102,6 +102,9 @@ double median(double *values, size_t count);
 
 /* ---- fixture.c ---- */
 
+/* Appends what programs say of their failures to a file, in place of telling
+ * it: some fail a thousand times. */
+MUST_USE int fixture_log(const char *path);
 /* Makes what rows_tools start from, below `dir`, which $SOURCES names. */
 MUST_USE int fixture_sources(const char *dir, const struct scale *scale);
 /* Makes what rows find in the working directory. */

@@ -32,6 +32,19 @@ unsigned random_next(unsigned *seed)
 
 /* ---- Programs ---- */
 
+static int log_fd = STDERR_FILENO;
+
+int fixture_log(const char *path)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+
+    if (fd < 0) {
+        return -errno;
+    }
+    log_fd = fd;
+    return 0;
+}
+
 int spawn(char *const argv[])
 {
     posix_spawn_file_actions_t actions;
@@ -42,6 +55,9 @@ int spawn(char *const argv[])
     if (rc == 0) {
         rc = posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO,
                                               "/dev/null", O_WRONLY, 0);
+    }
+    if (rc == 0) {
+        rc = posix_spawn_file_actions_adddup2(&actions, log_fd, STDERR_FILENO);
     }
     if (rc == 0) {
         rc = posix_spawnp(&pid, argv[0], &actions, NULL, argv, environ);

@@ -52,7 +52,7 @@ static void print_cell(FILE *out, const struct target *target, double ratio)
     int width = (int)strlen(target->name) < 8 ? 8 : (int)strlen(target->name);
 
     if (isnan(ratio)) {
-        (void)fprintf(out, "  %*s", width, "-");
+        (void)fprintf(out, "  %*s", width, "fails");
     } else {
         (void)fprintf(out, "  %*.2f", width, ratio);
     }
