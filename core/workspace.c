@@ -104,6 +104,16 @@ int ws_send_kept(struct workspace *ws, const struct limits *limits,
     return ws->ops->send_kept ? ws->ops->send_kept(ws, limits, told, err) : 0;
 }
 
+bool ws_node_shared(const struct ws_node *node)
+{
+    return atomic_load_explicit(&node->shared, memory_order_relaxed);
+}
+
+bool ws_shared_written(const struct workspace *ws)
+{
+    return atomic_load(&ws->shared_writers) > 0;
+}
+
 void ws_node_init(struct ws_node *node, struct workspace *ws, uint64_t ino)
 {
     node->tree = ws_ref(ws);

@@ -181,6 +181,20 @@ struct workspace *ws_node_tree(struct ws_node *node);
 /** @param node a node @return the inode number that the mount shows */
 uint64_t ws_node_ino(const struct ws_node *node);
 
+/**
+ * Whether another node may be of the same file, so that none tells what is
+ * changed by another: it has or had more names than one in a tree that changes.
+ * An overlay makes two files of such names at times, which it shows as one or
+ * as two.
+ *
+ * @param node a node
+ * @return whether nothing that is told of it may be kept
+ */
+bool ws_node_shared(const struct ws_node *node);
+/** @param ws a tree @return whether such a file is open for writing: then its
+ *  only name may be one that does not know of it */
+bool ws_shared_written(const struct workspace *ws);
+
 /* Each returns 0 or a negative errno and fills err exactly on failure; `out`
  * nodes come with a reference, attributes with shown ids and st_ino. */
 

@@ -73,6 +73,7 @@ struct direct {
 struct direct_file {
     struct ws_file base; /* First. */
     int flags;           /* Of open(2). */
+    bool shared;         /* Counts among the tree's shared writers. */
     int path_fd;         /* The node's, which stays while it has a user. */
     atomic_int fd;       /* -1: opened when it is used, for reading. */
     void *parts;         /* One that is not whole, by which it is read. */
@@ -302,6 +303,14 @@ MUST_USE int direct_node_open_place(struct direct_node *node);
 MUST_USE int direct_node_path_locked(const struct direct *d,
                                      const struct direct_node *node,
                                      char **out);
+
+/**
+ * Takes note of a file's attributes: see ws_node_shared().
+ *
+ * @param node the file
+ * @param attr of it, as on the host
+ */
+void direct_node_saw(struct direct_node *node, const struct stat *attr);
 
 /* ---- Slots ---- */
 

@@ -70,6 +70,7 @@ int direct_getattr(struct ws_node *base, struct ws_file *file,
     if (rc < 0) {
         return rc;
     }
+    direct_node_saw(node, &found);
     direct_show(direct_tree(node), &found);
     *attr = found;
     return 0;

@@ -82,11 +82,26 @@ static bool writes(const struct direct_file *file)
     return (file->flags & O_ACCMODE) != O_RDONLY;
 }
 
+static bool is_shared(const struct direct_file *file)
+{
+    struct direct_node *node = direct_node_of(file->base.node);
+    struct stat attr;
+
+    if (fstat(file->path_fd, &attr) == 0) {
+        direct_node_saw(node, &attr);
+    }
+    return ws_node_shared(&node->base);
+}
+
 static void note_writer(struct direct_file *file)
 {
     struct direct *d = direct_of(file->base.node->tree);
 
     if (writes(file)) {
+        file->shared = is_shared(file);
+        if (file->shared) {
+            (void)atomic_fetch_add(&d->base.shared_writers, 1);
+        }
         mutex_lock(&d->base.lock);
         list_add(&d->writers, &file->writing);
         mutex_unlock(&d->base.lock);
@@ -101,6 +116,9 @@ static void forget_writer(struct direct_file *file)
         mutex_lock(&d->base.lock);
         list_remove(&file->writing);
         mutex_unlock(&d->base.lock);
+        if (file->shared) {
+            (void)atomic_fetch_sub(&d->base.shared_writers, 1);
+        }
     }
 }
 

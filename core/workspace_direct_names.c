@@ -436,6 +436,7 @@ int direct_link(struct ws_node *base, const struct ws_place *place,
     direct_fd_put(dir);
     direct_fd_put(node);
     if (rc == 0) {
+        direct_node_saw(node, &found);
         direct_show(direct_tree(node), &found);
         *attr = found;
     }

@@ -234,6 +234,13 @@ static bool has_names(const struct direct *d, const struct stat *attr)
     return S_ISREG(attr->st_mode) && attr->st_nlink > 1 && !d->base.fixed;
 }
 
+void direct_node_saw(struct direct_node *node, const struct stat *attr)
+{
+    if (has_names(direct_tree(node), attr)) {
+        atomic_store(&node->base.shared, true);
+    }
+}
+
 static bool is_file_of(struct direct_node *node, int fd)
 {
     struct err ignored = ERR_INIT;
@@ -298,6 +305,7 @@ static int meet(struct direct_node *dir, const char *name, int fd,
     }
     (void)direct_fd_give(node, fd);
     direct_fd_put(node);
+    direct_node_saw(node, attr);
     *out = &node->base;
     return 0;
 }

@@ -17,6 +17,7 @@ struct workspace {
     const struct workspace_ops *ops;
     atomic_uint refs;
     bool fixed;
+    atomic_uint shared_writers; /* Open files: see ws_shared_written(). */
     struct mutex lock;    /* For the references of nodes and their table. */
     struct ws_node *root; /* Lives as long as the tree, referenced or not. */
 };
@@ -25,6 +26,7 @@ struct ws_node {
     struct workspace *tree;
     uint64_t ino;  /* As the mount shows it; never changes. */
     unsigned refs; /* By tree->lock. While not 0, one of the tree's is ours. */
+    atomic_bool shared; /* See ws_node_shared(). */
 };
 
 /* A file or directory holds a reference of its node. */

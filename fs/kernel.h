@@ -10,6 +10,7 @@
 #include "fs/fs.h"
 
 struct workspace;
+struct ws_node;
 
 enum {
     /* From this minor version of protocol 7 on, Linux 6.16, changes can be
@@ -144,6 +145,19 @@ bool kernel_keeps(struct fs *fs, struct inode *inode,
  * @param session whose files
  */
 void kernel_changed(struct fs *fs, const struct session *session);
+
+/**
+ * Tells the kernel to ask anew where a file that had more names changes, or is
+ * about to, and has only one by now: that may be known as another node, of
+ * which all was kept since it had no more.
+ *
+ * @param fs      the mount
+ * @param session whose file
+ * @param node    by which it is changed
+ * @param attr    of it now
+ */
+void kernel_shared(struct fs *fs, const struct session *session,
+                   const struct ws_node *node, const struct stat *attr);
 
 /* ---- Passthrough: kernel_pass.c ---- */
 

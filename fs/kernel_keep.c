@@ -63,13 +63,24 @@ void kernel_told(struct fs *fs, fuse_ino_t number, unsigned long changes)
 bool kernel_keeps(struct fs *fs, struct inode *inode,
                   const struct workspace *ws, unsigned long changes, bool *keep)
 {
+    const struct inode_key *key = inode_key(inode);
     bool may = kernel_uses(fs->kernel, KERNEL_LISTINGS) &&
-               kernel_keep_s(fs, inode_key(inode)->session, ws) >= long_s;
+               !(key->ws && ws_node_shared(key->ws)) &&
+               !ws_shared_written(ws) &&
+               kernel_keep_s(fs, key->session, ws) >= long_s;
     /* 0 is never what a count and one are. */
     unsigned long before = inode_set_kept(inode, may ? changes + 1 : 0);
 
     *keep = may && before == changes + 1;
     return may;
+}
+
+void kernel_shared(struct fs *fs, const struct session *session,
+                   const struct ws_node *node, const struct stat *attr)
+{
+    if (ws_node_shared(node) && attr->st_nlink <= 1) {
+        kernel_changed(fs, session);
+    }
 }
 
 static void bump_epoch(const struct kernel *kernel)

@@ -118,6 +118,18 @@ static double keep_s(const struct fs *fs, const struct inode *inode,
                                                      : 0.0;
 }
 
+/* What may be told by another node, too, is asked for each time. */
+static double keep_attr_s(const struct fs *fs, const struct inode *inode,
+                          const struct workspace *ws)
+{
+    const struct ws_node *node = inode_key(inode)->ws;
+
+    if (node && (ws_node_shared(node) || ws_shared_written(ws))) {
+        return 0.0;
+    }
+    return keep_s(fs, inode, ws);
+}
+
 void reply_fill_entry(struct fs *fs, struct inode *inode,
                       const struct stat *attr, struct fuse_entry_param *out)
 {
@@ -133,7 +145,7 @@ void reply_fill_entry(struct fs *fs, struct inode *inode,
     }
     /* The top of a workspace stays, but its attributes do not. */
     if (!key->row || !(key->row->flags & NODE_WORKSPACE)) {
-        out->attr_timeout = out->entry_timeout;
+        out->attr_timeout = keep_attr_s(fs, inode, ws);
     }
 }
 
@@ -183,5 +195,6 @@ void reply_attr(fuse_req_t req, struct inode *inode, const struct workspace *ws,
     if (ws) {
         kernel_telling(fs, inode);
     }
-    (void)fuse_reply_attr(req, attr, top && !ws ? 0.0 : keep_s(fs, inode, ws));
+    (void)fuse_reply_attr(req, attr,
+                          top && !ws ? 0.0 : keep_attr_s(fs, inode, ws));
 }

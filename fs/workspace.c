@@ -103,8 +103,13 @@ static int run_setattr(struct wcall *call, struct err *err)
 {
     struct ws_file *file = call->open ? call->open->file : NULL;
 
-    return ws_setattr(call->node, file, call->mask, &call->want, &call->ctx,
-                      &call->attr, err);
+    int rc = ws_setattr(call->node, file, call->mask, &call->want, &call->ctx,
+                        &call->attr, err);
+
+    if (rc == 0) {
+        kernel_shared(call->fs, call->session, call->node, &call->attr);
+    }
+    return rc;
 }
 
 /* The kernel's bits as core's. */

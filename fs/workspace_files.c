@@ -77,6 +77,18 @@ static bool opens_later(const struct wcall *call)
            (ws_fixed(call->ws) || session_quiet(call->session));
 }
 
+/* What is going to be written may have been told by another node. */
+static void note_shared(struct wcall *call, struct ws_file *file)
+{
+    struct err ignored = ERR_INIT;
+    struct stat attr;
+
+    if (ws_node_shared(call->node) &&
+        ws_getattr(call->node, file, &call->ctx, &attr, &ignored) == 0) {
+        kernel_shared(call->fs, call->session, call->node, &attr);
+    }
+}
+
 static int run_open(struct wcall *call, struct err *err)
 {
     struct err full = ERR_INIT;
@@ -88,6 +100,7 @@ static int run_open(struct wcall *call, struct err *err)
 
     if (rc == 0 && !only_reads(flags)) {
         call->no_room = session_room(call->session, &full) < 0;
+        note_shared(call, file);
     }
     return rc < 0 ? rc : keep_open(call, file, err);
 }

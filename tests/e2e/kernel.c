@@ -100,6 +100,76 @@ static void nothing_shows(void **state)
     expect_scripts(scripts, ARRAY_SIZE(scripts));
 }
 
+/*
+ * Names of one file, which an overlay shows as two files at times: as a user
+ * who is not root always, once a file of a layer was copied and the kernel has
+ * forgotten the second name.
+ */
+#define NAMES                                                                  \
+    "echo 'echo one > f; echo 0 > n' > exec; mkdir checkpoints/a\n"            \
+    "echo a > restore; cd workspace; cat > $T/names.py <<'END'\n"              \
+    "import os, mmap, time\n"                                                  \
+    "def drop():\n"                                                            \
+    "    way = os.environ.get('SESSIONFS_DROP', '/proc/sys/vm/drop_caches')\n" \
+    "    open(way, 'w').write('2')\n"                                          \
+    "    while way[:5] != '/proc' and os.path.exists(way): time.sleep(.02)\n"  \
+    "def read(f): return os.pread(f, 99, 0).decode()\n"                        \
+    "def look(*names):\n"                                                      \
+    "    seen = set()\n"                                                       \
+    "    for n in names:\n"                                                    \
+    "        f = os.open(n, os.O_RDONLY); s = os.stat(n)\n"                    \
+    "        seen.add((read(f), s.st_size, s.st_nlink, s.st_mode & 0o777))\n"  \
+    "        os.close(f)\n"                                                    \
+    "    print(seen)\n"                                                        \
+    "f = os.open('f', os.O_RDWR); os.write(f, b'two'); os.link('f', 'g')\n"    \
+    "drop(); look('f', 'g'); r = os.open('f', os.O_RDONLY)\n"
+
+static const struct script names[] = {
+    {"names of one file tell the same",
+     NAMES
+     "g = os.open('g', os.O_RDWR | os.O_APPEND); os.write(g, b'more')\n"
+     "look('f', 'g'); print(read(r).strip(), read(f).strip())\n"
+     "os.write(g, b'!'); look('f', 'g'); print(read(r)); os.chmod('g', 0o600)\n"
+     "look('f', 'g'); os.truncate('g', 3); look('f', 'g'); os.close(f)\n"
+     "f = os.open('f', os.O_RDWR); os.pwrite(f, b'T', 0); print(read(g))\n"
+     "os.link('g', 'h'); look('f', 'g', 'h'); os.unlink('f')\n"
+     "look('g', 'h'); os.rename('h', 'f'); look('g', 'f')\n"
+     "END\npython3 $T/names.py\n",
+     "{('two\\n', 4, 2, 420)}\n{('two\\nmore', 8, 2, 420)}\n"
+     "two\nmore two\nmore\n{('two\\nmore!', 9, 2, 420)}\ntwo\nmore!\n"
+     "{('two\\nmore!', 9, 2, 384)}\n{('two', 3, 2, 384)}\nTwo\n"
+     "{('Two', 3, 3, 384)}\n{('Two', 3, 2, 384)}\n{('Two', 3, 2, 384)}\n"},
+    {"one that is gone but open, and the last one",
+     NAMES
+     "g = os.open('g', os.O_RDWR); os.unlink('g'); look('f')\n"
+     "os.pwrite(g, b'more', 4); look('f'); os.fchmod(g, 0o600); look('f')\n"
+     "os.ftruncate(g, 2); look('f'); os.link('f', 'g')\n"
+     "w = os.open('/proc/self/fd/%d' % g, os.O_WRONLY); os.close(g)\n"
+     "os.unlink('g'); look('f'); os.close(w); look('f')\n"
+     "r2 = os.open('f', os.O_RDONLY); os.fchmod(r2, 0o640); look('f')\n"
+     "END\npython3 $T/names.py\n",
+     "{('two\\n', 4, 2, 420)}\n{('two\\n', 4, 1, 420)}\n"
+     "{('two\\nmore', 8, 1, 420)}\n{('two\\nmore', 8, 1, 384)}\n"
+     "{('tw', 2, 1, 384)}\n{('tw', 2, 1, 384)}\n{('tw', 2, 1, 384)}\n"
+     "{('tw', 2, 1, 416)}\n"},
+    {"one that is gone, and is opened to be written once more",
+     NAMES
+     "g = os.open('g', os.O_RDONLY); os.unlink('g'); os.close(f); look('f')\n"
+     "w = os.open('/proc/self/fd/%d' % g, os.O_WRONLY)\n"
+     "os.pwrite(w, b'more', 4); look('f'); os.close(w); look('f')\n"
+     "os.fchmod(g, 0o600); look('f')\n"
+     "END\npython3 $T/names.py\n",
+     "{('two\\n', 4, 2, 420)}\n{('two\\n', 4, 1, 420)}\n"
+     "{('two\\nmore', 8, 1, 420)}\n{('two\\nmore', 8, 1, 420)}\n"
+     "{('two\\nmore', 8, 1, 384)}\n"},
+};
+
+static void names_of_one_file_agree(void **state)
+{
+    (void)state;
+    expect_scripts(names, ARRAY_SIZE(names));
+}
+
 /* By a user who is not root: what root writes keeps the bits. */
 #define AS_USER                                                                \
     "import os\n"                                                              \
@@ -206,6 +276,7 @@ static void known_files_cost_no_descriptors(void **state)
 
 static const struct CMUnitTest tests[] = {
     e2e_test(nothing_shows),
+    e2e_test(names_of_one_file_agree),
     e2e_test(set_id_bits_go_as_everywhere),
     e2e_test(what_is_not_to_be_used_is_not),
     e2e_test(known_files_cost_no_descriptors),
