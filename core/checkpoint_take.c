@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const struct provider_snapshots *slots_of(const struct session *session)
 {
@@ -188,18 +189,70 @@ static int find_writing(struct session *session, struct writing *out,
     return rc < 0 ? err_set(err, -rc, "cannot learn which files are open") : 0;
 }
 
+/* Whether the workspace may become another directory meanwhile. Commands begin
+ * in this thread only. */
+static bool is_still(struct session *session)
+{
+    struct workspace *tree = session_files_tree(session, NULL);
+    bool still = !tree || !ws_busy(tree);
+
+    mutex_lock(&session->lock);
+    still = still && !session->background;
+    mutex_unlock(&session->lock);
+    ws_unref(tree);
+    return still;
+}
+
+static int move_tree(const struct session_call *call, struct workspace *tree,
+                     struct err *err)
+{
+    struct provider_root root;
+    int rc = provider_root(call->provider, &call->sandbox, &root, err);
+
+    if (rc == 0) {
+        rc = ws_move(tree, root.fd, err);
+        if (rc < 0) {
+            (void)close(root.fd);
+        }
+    }
+    return rc;
+}
+
+/* What has been seen of the workspace stays: its files are elsewhere. */
+static void follow(struct session *session, const struct session_call *call)
+{
+    const struct registry_hooks *hooks = &session->registry->hooks;
+    struct workspace *tree = session_files_tree(session, NULL);
+    struct err ignored = ERR_INIT;
+
+    if (!tree) {
+        return;
+    }
+    if (hooks->moved) {
+        hooks->moved(hooks->arg, session);
+    }
+    if (move_tree(call, tree, &ignored) < 0) {
+        session_files_drop(session);
+        session_changed(session);
+    }
+    ws_unref(tree);
+}
+
 static int take_tree(struct session *session, const struct session_call *call,
                      uint64_t key, struct snapshot_made *out, struct err *err)
 {
     struct limits limits = session_limits(session, SESSION_WAIT_CALL);
     struct writing writing = {.paths = NULL};
-    struct snapshot_ask ask = {.key = key};
+    struct snapshot_ask ask = {.key = key, .still = is_still(session)};
     int rc = find_writing(session, &writing, err);
 
     if (rc == 0) {
         ask.writing = (const char *const *)writing.paths;
         rc = provider_snapshot_take(call->provider, &call->sandbox, &ask,
                                     &limits, out, err);
+        if (rc < 0 ? ask.still : out->moved) {
+            follow(session, call);
+        }
     }
     writing_done(&writing);
     /* What is open for writing may change unseen, and is looked at again. */

@@ -22,6 +22,10 @@ struct snapshot_ask {
     /* Paths of files that are open for writing through the mount, so that
      * their times do not tell whether they have changed; NULL-terminated. */
     const char *const *writing;
+    /* No command of ours runs or begins, and nothing is open by a root that
+     * was taken of the workspace: it may become another directory. When the
+     * call fails that may have come about. */
+    bool still;
 };
 
 /*
@@ -42,6 +46,8 @@ struct provider_parts {
 struct snapshot_made {
     uint64_t changed; /* Paths that differ from the checkpoint before. */
     uint64_t bytes;   /* That the store has grown by. */
+    bool moved;       /* Roots that were taken before have nothing to do with
+                       * the workspace any more: it is to be taken anew. */
 };
 
 struct provider_snapshots {

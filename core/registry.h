@@ -44,6 +44,9 @@ struct registry_hooks {
     /* At the end: a sandbox that could not be paused, or is not confirmed as
      * deleted, in time; with the session's id and its recorded status. */
     void (*left)(void *arg, const char *id, const char *status);
+    /* The files of its tree, none of which is open, are others now that show
+     * the same. */
+    void (*moved)(void *arg, struct session *session);
 };
 
 /* What becomes of sandboxes at the end. */

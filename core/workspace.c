@@ -59,6 +59,17 @@ bool ws_fixed(const struct workspace *ws)
     return ws->fixed;
 }
 
+bool ws_busy(struct workspace *ws)
+{
+    return !ws->ops->busy || ws->ops->busy(ws);
+}
+
+int ws_move(struct workspace *ws, int root, struct err *err)
+{
+    return ws->ops->move ? ws->ops->move(ws, root, err)
+                         : err_set(err, EOPNOTSUPP, "it cannot be moved");
+}
+
 void ws_contested(struct workspace *ws, bool contested)
 {
     if (ws->ops->contested) {

@@ -90,6 +90,21 @@ bool ws_blocks(const struct workspace *ws);
  *  asked for again */
 void ws_changed(struct workspace *ws);
 
+/** @param ws a tree @return whether something in it is open, or it cannot be
+ *  moved, or not soon */
+bool ws_busy(struct workspace *ws);
+/**
+ * Makes it the tree of another directory, which shows the same. Its nodes stay,
+ * those that are not found there are -ESTALE. Nothing in it is open, and nobody
+ * else calls a function of it.
+ *
+ * @param ws   a tree that is not busy
+ * @param root taken on success
+ * @param err  filled on failure
+ * @return 0 or a negative errno
+ */
+MUST_USE int ws_move(struct workspace *ws, int root, struct err *err);
+
 /** @param ws a tree @return whether nothing in it ever changes: what would is
  *  -EROFS */
 bool ws_fixed(const struct workspace *ws);

@@ -68,6 +68,8 @@ struct direct {
     struct list writers;  /* Of struct direct_file: open for writing. */
     struct mutex meeting; /* One at a time of files with more names; before
                            * base.lock. */
+
+    atomic_uint opens; /* Files and directories. */
 };
 
 struct direct_file {
@@ -196,6 +198,10 @@ bool direct_fd_same(struct direct_node *node, int fd);
  */
 bool direct_fd_one(int a, int b);
 
+/** Gives a node an fd in place of the one it has, and of its handle. Nobody
+ *  uses it. @param node a node @param fd taken; -1: none */
+void direct_fd_move(struct direct_node *node, int fd);
+
 /** @param dir_fd a readable directory @return whether handles work there */
 bool direct_fd_handles(int dir_fd);
 
@@ -312,7 +318,20 @@ MUST_USE int direct_node_path_locked(const struct direct *d,
  */
 void direct_node_saw(struct direct_node *node, const struct stat *attr);
 
+/** @param d the tree, whose lock is held @param node of it @return the
+ *  directory where it was seen last, or NULL */
+struct direct_node *direct_node_parent_locked(const struct direct *d,
+                                              const struct direct_node *node);
+/** @param d the tree, whose lock is held @param node found from now by its key
+ */
+void direct_node_hash_locked(struct direct *d, struct direct_node *node);
+/** @param d the tree, whose lock is held @param node not found any more */
+void direct_node_unhash_locked(struct direct *d, struct direct_node *node);
+
 /* ---- Slots ---- */
+
+bool direct_busy(struct workspace *ws);
+int direct_move(struct workspace *ws, int root, struct err *err);
 
 void direct_node_unhash(struct ws_node *node);
 void direct_node_free(struct ws_node *node);

@@ -57,6 +57,7 @@ int direct_opendir(struct ws_node *base, const struct ws_ctx *ctx,
     mutex_init(&dir->lock);
     dir->fd = fd;
     dir->base.node = ws_node_ref(base);
+    (void)atomic_fetch_add(&direct_tree(node)->opens, 1);
     *out = &dir->base;
     return 0;
 }
@@ -66,6 +67,7 @@ void direct_closedir(struct ws_dir *base)
     struct direct_dir *dir = dir_of(base);
 
     (void)close(dir->fd);
+    (void)atomic_fetch_sub(&direct_of(base->node->tree)->opens, 1);
     mutex_done(&dir->lock);
     free(dir);
 }

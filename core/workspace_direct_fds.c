@@ -239,6 +239,33 @@ void direct_fd_drop(struct direct_node *node)
     free(node->handle);
 }
 
+void direct_fd_move(struct direct_node *node, int fd)
+{
+    struct file_handle *handle;
+    int old;
+
+    mutex_lock(&lock);
+    if (node->users == 0 && node->fd >= 0) {
+        list_remove(&node->lru);
+        n_idle--;
+    }
+    n_fds -= node->fd >= 0;
+    old = node->fd;
+    node->fd = fd;
+    handle = TAKE_PTR(node->handle);
+    n_fds += fd >= 0;
+    if (node->users == 0 && fd >= 0) {
+        n_idle++;
+        list_add(&idle, &node->lru);
+    }
+    mutex_unlock(&lock);
+    cleanup_fd(&old);
+    free(handle);
+    if (fd >= 0 && direct_fd_try(node) >= 0) {
+        direct_fd_put(node); /* There may be too many. */
+    }
+}
+
 void direct_fd_limit(unsigned most)
 {
     mutex_lock(&lock);

@@ -248,6 +248,7 @@ int direct_file_new(struct ws_node *node, int fd, int flags,
     file->flags = flags;
     atomic_init(&file->fd, fd);
     note_writer(file);
+    (void)atomic_fetch_add(&direct_of(node->tree)->opens, 1);
     *out = &file->base;
     return 0;
 }
@@ -263,6 +264,7 @@ void direct_close(struct ws_file *base)
     }
     cleanup_fd(&fd);
     direct_fd_put(direct_node_of(base->node));
+    (void)atomic_fetch_sub(&direct_of(base->node->tree)->opens, 1);
     free(file);
 }
 

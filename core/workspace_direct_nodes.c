@@ -64,6 +64,16 @@ static void unhash(struct direct *d, struct direct_node *node)
     d->n_nodes--;
 }
 
+void direct_node_hash_locked(struct direct *d, struct direct_node *node)
+{
+    hash_node(d, node);
+}
+
+void direct_node_unhash_locked(struct direct *d, struct direct_node *node)
+{
+    unhash(d, node);
+}
+
 /* Doubles the table; without memory it goes on with longer chains. */
 static void grow(struct direct *d)
 {
@@ -407,10 +417,10 @@ void direct_node_linked(struct direct_node *node, struct direct_node *dir,
 }
 
 /* The directory in which a node was seen last, while it is the same one. */
-static const struct direct_node *parent_of(const struct direct *d,
-                                           const struct direct_node *node)
+struct direct_node *direct_node_parent_locked(const struct direct *d,
+                                              const struct direct_node *node)
 {
-    const struct direct_node *dir = find(d, &node->parent);
+    struct direct_node *dir = find(d, &node->parent);
 
     return dir && is_in(node, dir) ? dir : NULL;
 }
@@ -425,12 +435,12 @@ int direct_node_link_depth(struct direct_node *node, unsigned *depth,
 
     mutex_lock(&d->base.lock);
     fixed = !node->wandered;
-    at = parent_of(d, node);
+    at = direct_node_parent_locked(d, node);
     while (at && at != &d->root && n < DEPTH_MOST) {
         fixed = fixed && !at->wandered;
         sure += fixed;
         n++;
-        at = parent_of(d, at);
+        at = direct_node_parent_locked(d, at);
     }
     mutex_unlock(&d->base.lock);
     if (at != &d->root) {
@@ -466,7 +476,7 @@ int direct_node_path_locked(const struct direct *d,
 
     for (unsigned n = 0; rc == 0 && node && node != &d->root; n++) {
         rc = n < DEPTH_MOST ? prepend(&path, node->name) : -ESTALE;
-        node = parent_of(d, node);
+        node = direct_node_parent_locked(d, node);
     }
     if (rc == 0 && (!node || !path)) {
         rc = -ESTALE;

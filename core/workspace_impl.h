@@ -122,6 +122,9 @@ struct workspace_ops {
     /* NULL: nothing is written but through us. */
     int (*writers)(struct workspace *, ws_writer_fn *, void *arg);
     bool (*writing)(struct workspace *);
+    /* NULL, both: it cannot be moved. The fd is taken on success. */
+    bool (*busy)(struct workspace *);
+    int (*move)(struct workspace *, int root, struct err *);
 
     int (*opendir)(struct ws_node *, const struct ws_ctx *, struct ws_dir **,
                    struct err *);

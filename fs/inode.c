@@ -411,3 +411,18 @@ size_t inode_take_told(struct inode_table *table, const struct session *session,
     *out = numbers;
     return i;
 }
+
+/* Trees of checkpoints stay as they are. */
+void inode_unpass(struct inode_table *table, const struct session *session)
+{
+    mutex_lock(&table->lock);
+    for (size_t i = 0; i < table->size; i++) {
+        for (struct inode *at = table->buckets[i]; at; at = at->next) {
+            if (at->key.session == session && at->key.ws &&
+                !ws_fixed(ws_node_tree(at->key.ws))) {
+                kernel_pass_end(table->kernel, &at->backing);
+            }
+        }
+    }
+    mutex_unlock(&table->lock);
+}

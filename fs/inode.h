@@ -100,6 +100,11 @@ void inode_closed(struct inode_table *table, struct inode *inode);
 /** @param inode an inode @return how the kernel reaches its data */
 struct kernel_backing *inode_backing(struct inode *inode);
 
+/** Has the kernel forget which files are behind the inodes of a session's
+ *  workspace, none of which is open. @param table a table @param session whose
+ */
+void inode_unpass(struct inode_table *table, const struct session *session);
+
 /** @param inode an inode @param kept noted @return what was noted before */
 unsigned long inode_set_kept(struct inode *inode, unsigned long kept);
 

@@ -43,6 +43,13 @@ static void workspace_changed(void *arg, struct session *session)
     kernel_changed(arg, session);
 }
 
+static void workspace_moved(void *arg, struct session *session)
+{
+    struct fs *fs = arg;
+
+    inode_unpass(fs->inodes, session);
+}
+
 static void session_news(void *arg, struct session *session)
 {
     pollers_wake(arg, session);
@@ -230,7 +237,7 @@ static int new_parts(struct fs *fs, const struct options *options,
 static int start(struct fs *fs, const struct options *options, struct err *err)
 {
     const struct registry_hooks hooks = {fs, workspace_changed, session_news,
-                                         sandbox_left};
+                                         sandbox_left, workspace_moved};
     int rc = loop_new(&fs->loop, err);
 
     fs->mount.stats = stats_write;

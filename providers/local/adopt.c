@@ -7,6 +7,7 @@
 #include "core/cleanup.h"
 #include "core/clock.h"
 #include "providers/local/cgroup.h"
+#include "providers/local/snapshots.h"
 #include "providers/local/volume.h"
 #include "providers/local/watch.h"
 
@@ -57,7 +58,7 @@ static void settle_box(struct local *local, struct box *box,
                             .cancel = &never};
     struct err ignored = ERR_INIT;
 
-    if (box_alive(box)) {
+    if (box_alive(box) && !snapshots_was_cut(local->snapshots, box->number)) {
         (void)!box_freeze(box, atomic_load(&box->frozen), &limits, &ignored);
         find_box(local, box, state_dir);
         local_add_box(local, box);
@@ -76,6 +77,7 @@ static void take_box(struct local *local, struct link_held *held,
     struct box *box = box_adopt(local->link, held);
 
     if (*mount >= 0 &&
+        !snapshots_was_cut(local->snapshots, held->wire.held.number) &&
         volume_adopt(local->volumes, held->wire.held.number, *mount) == 0) {
         *mount = -1;
     }

@@ -131,6 +131,7 @@ int box_start(struct link *link, uint64_t number, const struct link_plan *plan,
     box->quota = plan->quota;
     box->sock = made.sock;
     box->pidfd = made.pidfd;
+    box->space = made.space;
     box->cgroup = made.cgroup;
     memcpy(box->groups, made.groups, sizeof(box->groups));
     memcpy(box->groups_name, made.groups_name, sizeof(box->groups_name));
@@ -158,7 +159,8 @@ void box_hold(const struct box *box, int mount)
     int fds[WIRE_BOX_FDS] = {[WIRE_BOX_SOCK] = box->sock,
                              [WIRE_BOX_PIDFD] = box->pidfd,
                              [WIRE_BOX_CGROUP] = box->cgroup,
-                             [WIRE_BOX_MOUNT] = mount};
+                             [WIRE_BOX_MOUNT] = mount,
+                             [WIRE_BOX_SPACE] = box->space};
 
     for (unsigned i = 0; i < WIRE_CONTROLS; i++) {
         fds[WIRE_BOX_GROUPS + i] = box->groups[i];
@@ -167,6 +169,19 @@ void box_hold(const struct box *box, int mount)
     (void)snprintf(wire.held.groups_name, sizeof(wire.held.groups_name), "%s",
                    box->groups_name);
     link_hold(box->keeper, &wire, fds, WIRE_BOX_FDS);
+}
+
+int box_move(const struct box *box, int mount, const struct limits *limits,
+             struct err *err)
+{
+    int rc = box->space < 0
+                 ? err_set(err, EOPNOTSUPP, "the sandbox's mounts are its own")
+                 : link_move(box->keeper, box->space, mount, limits, err);
+
+    if (rc == 0) {
+        box_hold(box, mount);
+    }
+    return rc;
 }
 
 void box_unhold(const struct box *box)
@@ -240,6 +255,7 @@ static void fill_adopted(struct box *box, struct link *link,
     box->quota = held->wire.quota;
     box->sock = TAKE_FD(fds[WIRE_BOX_SOCK]);
     box->pidfd = TAKE_FD(fds[WIRE_BOX_PIDFD]);
+    box->space = TAKE_FD(fds[WIRE_BOX_SPACE]);
     box->cgroup = TAKE_FD(fds[WIRE_BOX_CGROUP]);
     for (unsigned i = 0; i < WIRE_CONTROLS; i++) {
         box->groups[i] = TAKE_FD(fds[WIRE_BOX_GROUPS + i]);
@@ -290,6 +306,7 @@ void box_unref(struct box *box)
         }
         (void)close(box->sock);
         (void)close(box->pidfd);
+        cleanup_fd(&box->space);
         cleanup_fd(&box->cgroup);
         for (unsigned i = 0; i < WIRE_CONTROLS; i++) {
             cleanup_fd(&box->groups[i]);

@@ -27,6 +27,7 @@ struct box {
     struct wire_quota quota;
     int sock; /* To init, not blocking. */
     int pidfd;
+    int space;                   /* Of its mounts; -1: not to be had. */
     int cgroup;                  /* -1: none; init does what a group would. */
     char name[48];               /* Of the cgroup. */
     int groups[WIRE_CONTROLS];   /* Of version 1, or -1, */
@@ -80,6 +81,18 @@ struct box *box_adopt(struct link *link, struct link_held *held);
 /** New boxes' groups are named differently from this on. @param name of the
  *  group of a box, of any daemon */
 void box_count_run(const char *name);
+
+/**
+ * Makes a mount its workspace, in which nothing is open, and has that held.
+ *
+ * @param box    a box that lives
+ * @param mount  borrowed
+ * @param limits deadline and token
+ * @param err    filled on failure
+ * @return 0 or a negative errno
+ */
+MUST_USE int box_move(const struct box *box, int mount,
+                      const struct limits *limits, struct err *err);
 
 /** @param box one more reference @return box */
 struct box *box_ref(struct box *box);

@@ -41,8 +41,9 @@ int head_read(int dir, uint64_t number, struct head *out, struct err *err)
         return err_errno(err, "the workspace's '" HEAD "'");
     }
     text[size < 0 ? 0 : size] = '\0';
-    if (size >= 0 && sscanf(text, "%" SCNu64 ".%" SCNu64 ".%" SCNu64,
-                            &head.upper, &head.top, &head.ids) != 3) {
+    if (size >= 0 &&
+        sscanf(text, "%" SCNu64 ".%" SCNu64 ".%" SCNu64 ".%" SCNu64,
+               &head.upper, &head.top, &head.ids, &head.seal) < 3) {
         return err_set(err, EIO, "the workspace's '" HEAD "' is damaged");
     }
     *out = head;
@@ -53,8 +54,9 @@ int head_write(int dir, const struct head *head, struct err *err)
 {
     char text[LINK_SIZE];
 
-    (void)snprintf(text, sizeof(text), "%" PRIu64 ".%" PRIu64 ".%" PRIu64,
-                   head->upper, head->top, head->ids);
+    (void)snprintf(text, sizeof(text),
+                   "%" PRIu64 ".%" PRIu64 ".%" PRIu64 ".%" PRIu64, head->upper,
+                   head->top, head->ids, head->seal);
     if ((unlinkat(dir, HEAD_NEW, 0) < 0 && errno != ENOENT) ||
         symlinkat(text, dir, HEAD_NEW) < 0 ||
         renameat(dir, HEAD_NEW, dir, HEAD) < 0) {

@@ -20,6 +20,8 @@ struct head {
     uint64_t upper; /* Which directory is written to; see head_upper(). */
     uint64_t top;   /* The layer below it; 0: none. */
     uint64_t ids;   /* The session whose ids the files have. */
+    uint64_t seal;  /* The layer that `upper` is becoming, or has become, while
+                     * that is not done; 0: none. */
 };
 
 /**

@@ -276,6 +276,7 @@ static int start(const struct keeper *keeper, const struct wire *request,
     }
     given[WIRE_STARTED_SOCK] = made.sock;
     given[WIRE_STARTED_PIDFD] = made.pidfd;
+    given[WIRE_STARTED_SPACE] = made.space;
     for (unsigned i = 0; i < WIRE_CONTROLS; i++) {
         given[WIRE_STARTED_GROUPS + i] = groups ? groups->of[i] : -1;
     }
@@ -283,6 +284,7 @@ static int start(const struct keeper *keeper, const struct wire *request,
     rc = wire_send(WIRE_KEEPER_FD, &reply, given, WIRE_STARTED_FDS, &err);
     (void)close(made.sock);
     (void)close(made.pidfd);
+    cleanup_fd(&made.space);
     return rc;
 }
 
@@ -341,6 +343,27 @@ static int mount_overlay(const struct keeper *keeper,
     return rc;
 }
 
+/* By a clone, which answers: the keeper stays where it is. */
+static void move(const struct wire *request, const int *fds)
+{
+    const struct wire reply = {.type = WIRE_MOVED, .n = request->n};
+    struct err err = ERR_INIT;
+    pid_t pid = fork();
+
+    if (pid < 0) {
+        (void)err_errno(&err, "cannot clone the keeper");
+        (void)send_failure(request->n, &err);
+        return;
+    }
+    if (pid == 0) {
+        int rc =
+            move_workspace(fds[WIRE_MOVE_SPACE], fds[WIRE_MOVE_MOUNT], &err);
+
+        _exit(rc < 0 ? send_failure(request->n, &err)
+                     : wire_send(WIRE_KEEPER_FD, &reply, NULL, 0, &err));
+    }
+}
+
 static void serve_request(struct keeper *keeper, const struct wire *request,
                           int *fds)
 {
@@ -350,6 +373,8 @@ static void serve_request(struct keeper *keeper, const struct wire *request,
         (void)take_start(keeper, request, fds);
     } else if (request->type == WIRE_MOUNT) {
         (void)mount_overlay(keeper, request, fds);
+    } else if (request->type == WIRE_MOVE) {
+        move(request, fds);
     } else if (request->type == WIRE_WAIT) {
         keeper->wait_ms = request->code * INT64_C(1000);
     } else if (request->type == WIRE_HOLD) {

@@ -83,6 +83,19 @@ MUST_USE int user_namespaces(int *user, int *mounts, struct err *err);
  */
 MUST_USE int user_reopen(int fd, struct err *err);
 
+/* ---- move.c ---- */
+
+/**
+ * Puts another mount in the place of a sandbox's workspace, in which nothing
+ * is open. In a clone of the keeper that ends then: it is in the sandbox.
+ *
+ * @param space the sandbox's mount namespace
+ * @param mount that the keeper has made, attached nowhere; it gets a copy
+ * @param err   filled on failure
+ * @return 0 or a negative errno
+ */
+MUST_USE int move_workspace(int space, int mount, struct err *err);
+
 /* ---- filter.c: the system calls that commands have. ---- */
 
 /* Two filters that are installed one on the other. */
@@ -228,6 +241,7 @@ struct sandbox_plan {
 struct sandbox_made {
     int sock;  /* To init, which says WIRE_READY or WIRE_FAILED next. */
     int pidfd; /* Of init. */
+    int space; /* Its mount namespace; -1: it could not be opened. */
 };
 
 /**

@@ -141,6 +141,11 @@ static int put_file(struct lay *lay, struct scan_node *node)
 
 /* ---- Directories ---- */
 
+static bool is_new(const struct scan_node *dir)
+{
+    return !dir->kept && (!dir->old || dir->old->mode != dir->mode);
+}
+
 static int enter(struct lay *lay, const struct scan_node *dir)
 {
     int rc = mkdirat(lay->dst, dir->name, 0700) < 0 ? -errno : 0;
@@ -154,9 +159,14 @@ static int enter(struct lay *lay, const struct scan_node *dir)
     if (rc == 0 && dir->cover && !dir->parent->cover) {
         rc = note_set_opaque(lay->dst);
     }
-    lay->sum->changed += !dir->old || dir->old->mode != dir->mode;
+    lay->sum->changed += is_new(dir);
     lay->sum->bytes += DIR_ROOM;
     return rc < 0 ? fail(lay, rc, dir->name) : 0;
+}
+
+static bool is_gone(const struct scan_node *dir, const struct scan_node *was)
+{
+    return !was->whiteout && !scan_find(dir, was->name);
 }
 
 static int hide_gone(struct lay *lay, const struct scan_node *dir)
@@ -165,7 +175,7 @@ static int hide_gone(struct lay *lay, const struct scan_node *dir)
     int rc = 0;
 
     for (uint32_t i = 0; rc == 0 && old && i < old->count; i++) {
-        if (!old->below[i]->whiteout && !scan_find(dir, old->below[i]->name)) {
+        if (is_gone(dir, old->below[i])) {
             rc = hide(lay, old->below[i]->name);
         }
     }
@@ -261,4 +271,48 @@ int lay_write(const struct lay_plan *plan, const struct limits *limits,
     cleanup_fd(&lay.dst);
     tdestroy(lay.links, forget);
     return rc;
+}
+
+/* ---- Counting ---- */
+
+static void count_gone(const struct scan_node *dir, struct lay_sum *sum)
+{
+    const struct scan_node *old = dir->old;
+
+    for (uint32_t i = 0; old && i < old->count; i++) {
+        sum->changed += is_gone(dir, old->below[i]);
+    }
+}
+
+static void count_file(const struct scan_node *node, struct lay_sum *sum)
+{
+    if (node->whiteout) {
+        sum->changed += !node->parent->cover;
+        return;
+    }
+    sum->changed++;
+    sum->bytes += S_ISREG(node->mode) ? node->size : 0;
+}
+
+bool lay_count(struct scan_node *top, struct lay_sum *sum)
+{
+    struct scan_node *dir = top;
+    bool whole = true;
+
+    while (dir) {
+        struct scan_node *node = scan_next(dir);
+
+        if (!node) {
+            count_gone(dir, sum);
+            dir = dir == top ? NULL : dir->parent;
+        } else if (S_ISDIR(node->mode)) {
+            whole = whole && !node->expand;
+            sum->changed += is_new(node);
+            sum->bytes += DIR_ROOM;
+            dir = node;
+        } else {
+            count_file(node, sum);
+        }
+    }
+    return whole;
 }

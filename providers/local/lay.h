@@ -37,4 +37,13 @@ struct lay_sum {
 MUST_USE int lay_write(const struct lay_plan *plan, const struct limits *limits,
                        struct lay_sum *sum, struct err *err);
 
+/**
+ * Counts what writing it would: nothing is written.
+ *
+ * @param top as compared
+ * @param sum added to
+ * @return whether it can be told without looking into what lies below
+ */
+bool lay_count(struct scan_node *top, struct lay_sum *sum);
+
 #endif

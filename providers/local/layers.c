@@ -411,21 +411,58 @@ int layers_make(struct layers *layers, uint64_t parent, unsigned tier,
     return fd;
 }
 
-int layers_adopt(struct layers *layers, uint64_t parent, int dir,
-                 const char *name, uint64_t *out, struct err *err)
+int layers_name(struct layers *layers, uint64_t parent, uint64_t *out,
+                struct err *err)
 {
-    char own[NAME_SIZE];
     uint64_t id = 0;
     int rc = begin(layers, parent, LAYERS_WHOLE, &id, err);
 
     if (rc < 0) {
         return rc;
     }
-    (void)snprintf(own, sizeof(own), "%" PRIu64, id);
     rc = write_parent(layers, id, parent, LAYERS_WHOLE, err);
-    if (rc == 0 && renameat(dir, name, layers->dir, own) < 0) {
-        rc = err_errno(err, "cannot make a layer");
+    if (rc < 0) {
+        layers_unref(layers, id);
+        return rc;
     }
+    *out = id;
+    return 0;
+}
+
+int layers_take(struct layers *layers, uint64_t id, int dir, const char *name,
+                struct err *err)
+{
+    char own[NAME_SIZE];
+
+    (void)snprintf(own, sizeof(own), "%" PRIu64, id);
+    return renameat(dir, name, layers->dir, own) < 0
+               ? err_errno(err, "cannot make a layer")
+               : 0;
+}
+
+int layers_give_back(struct layers *layers, uint64_t id, int dir,
+                     const char *name, struct err *err)
+{
+    char own[NAME_SIZE];
+
+    (void)snprintf(own, sizeof(own), "%" PRIu64, id);
+    if (renameat(layers->dir, own, dir, name) < 0) {
+        return err_errno(err, "cannot give a layer back");
+    }
+    layers_unref(layers, id);
+    return 0;
+}
+
+int layers_adopt(struct layers *layers, uint64_t parent, int dir,
+                 const char *name, uint64_t *out, struct err *err)
+{
+    uint64_t id = 0;
+    int rc = layers_name(layers, parent, &id, err);
+
+    if (rc < 0) {
+        return rc;
+    }
+    rc = layers_take(layers, id, dir, name, err);
     if (rc < 0) {
         layers_unref(layers, id);
         return rc;

@@ -108,6 +108,33 @@ MUST_USE int layers_top(struct layers *layers, uint64_t top, size_t most,
 MUST_USE int layers_adopt(struct layers *layers, uint64_t parent, int dir,
                           const char *name, uint64_t *out, struct err *err);
 
+/**
+ * Names a layer that a directory is to become.
+ *
+ * @param layers the store
+ * @param parent what it will lie on
+ * @param out    its id, on success; the caller has a reference
+ * @param err    filled on failure
+ * @return 0 or a negative errno
+ */
+MUST_USE int layers_name(struct layers *layers, uint64_t parent, uint64_t *out,
+                         struct err *err);
+
+/** Makes a directory the layer that was named for it; as layers_adopt().
+ *  @param layers the store @param id as named @param dir where the directory is
+ *  @param name of it @param err filled on failure @return 0 or a negative errno
+ */
+MUST_USE int layers_take(struct layers *layers, uint64_t id, int dir,
+                         const char *name, struct err *err);
+
+/** The other way round: the layer, to which the caller must have the only
+ *  reference, is a directory again, of this name. @param layers the store
+ *  @param id no layer any more, on success @param dir where it is to be
+ *  @param name of it @param err filled on failure @return 0 or a negative errno
+ */
+MUST_USE int layers_give_back(struct layers *layers, uint64_t id, int dir,
+                              const char *name, struct err *err);
+
 /** @param layers the store @param id one reference more; 0 is fine @return
  *  whether it is there */
 bool layers_ref(struct layers *layers, uint64_t id);

@@ -392,6 +392,7 @@ struct request {
     struct link_made *made;
     const struct link_overlay *overlay;
     int *mount;
+    const int *move; /* WIRE_MOVE_FDS of them. */
 };
 
 static int make_cgroup(const struct link *link, const struct link_plan *plan,
@@ -430,6 +431,7 @@ static int start_in(struct link *link, const struct request *request,
         (void)fcntl(fds[WIRE_STARTED_SOCK], F_SETFL, O_NONBLOCK);
         request->made->sock = fds[WIRE_STARTED_SOCK];
         request->made->pidfd = fds[WIRE_STARTED_PIDFD];
+        request->made->space = fds[WIRE_STARTED_SPACE];
         memcpy(request->made->groups, &fds[WIRE_STARTED_GROUPS],
                sizeof(request->made->groups));
         (void)snprintf(request->made->groups_name,
@@ -507,6 +509,18 @@ static int send_mount(struct link *link, const struct request *request,
     return rc;
 }
 
+static int send_move(struct link *link, const struct request *request,
+                     const struct limits *limits, struct err *err)
+{
+    struct wire wire = {.type = WIRE_MOVE, .n = ++link->requests};
+    int fds[WIRE_FD_MAX];
+    int rc =
+        link_send(link->sock, &wire, request->move, WIRE_MOVE_FDS, limits, err);
+
+    return rc == 0 ? take_answer(link, &wire, WIRE_MOVED, limits, fds, err)
+                   : rc;
+}
+
 /* Takes its turn; a keeper that is found dead is replaced. */
 static int ask(struct link *link, const struct request *request,
                const struct limits *limits, struct err *err)
@@ -544,6 +558,16 @@ int link_mount(struct link *link, const struct link_overlay *overlay,
 {
     const struct request request = {
         .send = send_mount, .overlay = overlay, .mount = out};
+
+    return ask(link, &request, limits, err);
+}
+
+int link_move(struct link *link, int space, int mount,
+              const struct limits *limits, struct err *err)
+{
+    const int fds[WIRE_MOVE_FDS] = {
+        [WIRE_MOVE_SPACE] = space, [WIRE_MOVE_MOUNT] = mount};
+    const struct request request = {.send = send_move, .move = fds};
 
     return ask(link, &request, limits, err);
 }

@@ -36,6 +36,7 @@ struct link_plan {
 struct link_made {
     int sock;   /* To init, not blocking; it says WIRE_READY or _FAILED. */
     int pidfd;  /* Of init. */
+    int space;  /* Its mount namespace; -1: it is not to be had. */
     int cgroup; /* All its processes are in there and below; -1: nowhere. */
     int groups[WIRE_CONTROLS]; /* Of version 1, to be removed; or -1. */
     char groups_name[32];
@@ -170,5 +171,18 @@ struct link_overlay {
  */
 MUST_USE int link_mount(struct link *link, const struct link_overlay *overlay,
                         const struct limits *limits, int *out, struct err *err);
+
+/**
+ * Makes a mount the workspace of a sandbox in whose workspace nothing is open.
+ *
+ * @param link   the keeper
+ * @param space  the sandbox's mount namespace
+ * @param mount  as of link_mount()
+ * @param limits deadline and token
+ * @param err    filled on failure
+ * @return 0 or a negative errno
+ */
+MUST_USE int link_move(struct link *link, int space, int mount,
+                       const struct limits *limits, struct err *err);
 
 #endif

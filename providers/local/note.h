@@ -16,6 +16,7 @@
 
 /* What notes say. */
 #define NOTE_OPAQUE   "opaque"   /* "y": hides what lies below. */
+#define NOTE_ORIGIN   "origin"   /* It was copied from there. */
 #define NOTE_REDIRECT "redirect" /* Shows another directory from below. */
 
 /** @return whether the kernel's notes are those of the machine's root */

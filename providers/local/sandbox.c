@@ -234,6 +234,15 @@ static int let_go(pid_t pid, const struct sandbox_plan *plan, int go,
     return rc;
 }
 
+/* While it may still be opened: see drop_privileges(). */
+static int open_space(pid_t pid)
+{
+    char path[48];
+
+    (void)snprintf(path, sizeof(path), "/proc/%d/ns/mnt", (int)pid);
+    return open(path, O_RDONLY | O_CLOEXEC);
+}
+
 static int start_in_tree(const struct sandbox_plan *plan,
                          const struct tree *tree, struct sandbox_made *out,
                          struct err *err)
@@ -243,6 +252,7 @@ static int start_in_tree(const struct sandbox_plan *plan,
     AUTO_FD int go_read = -1;
     AUTO_FD int go_write = -1;
     AUTO_FD int pidfd = -1;
+    AUTO_FD int space = -1;
     int pair[2];
     pid_t pid;
     int rc;
@@ -269,10 +279,12 @@ static int start_in_tree(const struct sandbox_plan *plan,
     if (pid < 0) {
         return err_errno(err, "cannot make the sandbox's namespaces");
     }
+    space = open_space(pid);
     rc = let_go(pid, plan, go_write, err);
     if (rc == 0) {
         out->sock = TAKE_FD(ours);
         out->pidfd = TAKE_FD(pidfd);
+        out->space = TAKE_FD(space);
     }
     return rc;
 }

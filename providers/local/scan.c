@@ -178,6 +178,7 @@ static void read_notes(int fd, struct scan_node *node)
     ssize_t size = note_get(fd, NOTE_OPAQUE, value, sizeof(value));
 
     node->opaque = size == 1 && value[0] == 'y';
+    node->copied = note_get(fd, NOTE_ORIGIN, value, sizeof(value)) > 0;
     size = note_get(fd, NOTE_REDIRECT, value, sizeof(value));
     node->moved = size > 0 ? hash(value, size) : 0;
 }
@@ -342,6 +343,7 @@ static int enter(struct look *look, int fd, struct scan_node *dir)
     if (is_same(old, dir)) {
         dir->opaque = old->opaque;
         dir->moved = old->moved;
+        dir->copied = old->copied;
     } else if (!look->ask->plain) {
         read_notes(fd, dir);
     }

@@ -29,6 +29,8 @@ struct scan_node {
     bool whiteout;   /* Hides what lies below. */
     bool opaque;     /* A directory that hides what lies below; */
     uint64_t moved;  /* Of one that shows another from below: which; 0. */
+    bool copied;     /* A directory that the kernel has copied from below, */
+    bool kept;       /* and that has the mode that it had there. */
     bool loose;      /* May change without a change of its times. */
     /* How it differs: */
     const struct scan_node *old; /* A directory as it was, in part. */

@@ -109,20 +109,48 @@ static void clean(struct snapshots *snapshots, int session,
     }
 }
 
+static int undo_seal(struct snapshots *snapshots, int dir, const char *name,
+                     struct head *head, struct err *err)
+{
+    void *more = reallocarray(snapshots->cut, snapshots->cuts + 1,
+                              sizeof(*snapshots->cut));
+    if (!more) {
+        return err_set(err, ENOMEM, "out of memory");
+    }
+    snapshots->cut = more;
+    snapshots->cut[snapshots->cuts++] = strtoull(name, NULL, 10);
+    return snapshots_seal_undo(snapshots, dir, head, err);
+}
+
+bool snapshots_was_cut(const struct snapshots *snapshots, uint64_t number)
+{
+    for (size_t i = 0; i < snapshots->cuts; i++) {
+        if (snapshots->cut[i] == number) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static int load_session(struct snapshots *snapshots, int sessions,
                         const char *name, struct err *err)
 {
     AUTO_FD int dir =
         openat(sessions, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     struct head head;
+    bool cut = false;
     int rc = dir < 0 ? err_errno(err, "a session's directory")
                      : head_read(dir, 0, &head, err);
 
+    if (rc == 0 && head.seal) {
+        cut = true;
+        rc = undo_seal(snapshots, dir, name, &head, err);
+    }
     if (rc < 0) {
         return rc;
     }
-    if (head.top) {
-        (void)layers_ref(snapshots->layers, head.top);
+    (void)layers_ref(snapshots->layers, head.top);
+    if (head.top || cut) {
         clean(snapshots, dir, &head);
     }
     return head_each_key(dir, ref_key, snapshots, err);
@@ -167,6 +195,16 @@ int snapshots_open(const struct snapshots_parts *parts, struct snapshots **out,
     snapshots->durable = parts->durable;
     mutex_init(&snapshots->lock);
     list_init(&snapshots->states);
+    snapshots->closing.fd = -1;
+    rc = cancel_init(&snapshots->closing, err);
+    snapshots->closers = rc < 0 ? NULL : workers_new(1);
+    if (rc == 0 && !snapshots->closers) {
+        rc = err_set(err, ENOMEM, "out of memory");
+    }
+    if (rc < 0) {
+        snapshots_close(snapshots);
+        return rc;
+    }
     rc = load(snapshots, parts->state_dir, err);
     if (rc < 0) {
         snapshots_close(snapshots);
@@ -184,6 +222,12 @@ void snapshots_close(struct snapshots *snapshots)
     if (!snapshots) {
         return;
     }
+    if (snapshots->closers) {
+        cancel_fire(&snapshots->closing);
+    }
+    workers_free(snapshots->closers);
+    cancel_done(&snapshots->closing);
+    free(snapshots->cut);
     mutex_lock(&snapshots->lock);
     node = list_pop(&snapshots->states);
     while (node) {

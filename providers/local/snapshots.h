@@ -38,6 +38,14 @@ struct snapshots_parts {
  */
 MUST_USE int snapshots_open(const struct snapshots_parts *parts,
                             struct snapshots **out, struct err *err);
+/** @param snapshots all of them @param number of a session @return whether its
+ *  sandbox of an earlier daemon must end: it may have another mount than the
+ *  workspace's */
+bool snapshots_was_cut(const struct snapshots *snapshots, uint64_t number);
+/** From how much on what was written becomes a layer as it is, where nothing
+ *  holds it. @param entries more than so many, or @param bytes more than these
+ */
+void snapshots_seal_from(uint64_t entries, uint64_t bytes);
 /** @param snapshots freed; NULL is fine */
 void snapshots_close(struct snapshots *snapshots);
 

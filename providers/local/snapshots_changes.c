@@ -12,6 +12,11 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <unistd.h>
+
+enum {
+    STEP_US = 1000
+};
 
 /* A state: the layers that it is made of, and what it shows. */
 struct side {
@@ -70,12 +75,27 @@ static int add_layer(struct span *span, int fd, const char *what)
     return 0;
 }
 
+/* A seal takes a moment. */
+static int read_head(struct span *span, struct head *out)
+{
+    int rc;
+
+    do {
+        rc = limits_check(span->limits, "the workspace is being sealed",
+                          span->err);
+        if (rc == 0) {
+            rc = head_read(span->dir, span->sandbox->number, out, span->err);
+        }
+    } while (rc == 0 && out->seal && usleep(STEP_US) == 0);
+    return rc;
+}
+
 /* What the session writes is the topmost layer of what is now. */
 static int open_now(struct span *span)
 {
     char name[HEAD_NAME_SIZE];
     struct head head;
-    int rc = head_read(span->dir, span->sandbox->number, &head, span->err);
+    int rc = read_head(span, &head);
 
     if (rc == 0) {
         rc = layers_chain(span->snapshots->layers, head.top, &span->to.chain,

@@ -4,6 +4,7 @@
 
 #include "core/list.h"
 #include "core/mutex.h"
+#include "core/workers.h"
 #include "providers/local/head.h"
 #include "providers/local/scan.h"
 #include "providers/local/snapshots.h"
@@ -22,6 +23,10 @@ struct snapshots {
     struct layers *layers;
     struct volumes *volumes;
     bool durable;
+    uint64_t *cut; /* Sessions; see snapshots_was_cut(). */
+    size_t cuts;
+    struct workers *closers; /* Of mounts; until */
+    struct cancel closing;   /* this fires they take their time. */
     struct mutex lock;
     struct list states GUARDED; /* By lock. */
 };
@@ -35,7 +40,45 @@ void snapshots_keep_state(struct snapshots *snapshots,
 /* Frees a state with its reference; NULL is fine. */
 void snapshots_free_state(struct snapshots *snapshots,
                           struct snapshot_state *state);
+/* Makes an empty directory to be written, for a head of which `upper` is the
+ * last one so far, and notes there which it is. */
+MUST_USE int snapshots_make_upper(int dir, struct head *head,
+                                  char name[HEAD_NAME_SIZE], struct err *err);
 /* Has directories that are of no workspace any more removed, later. */
 void snapshots_discard(struct snapshots *snapshots, int dir, const char *name);
+
+/* ---- snapshots_seal.c ---- */
+
+/* Nothing is open in the workspace, and no process of the sandbox lives but
+ * the first. */
+struct snapshots_seal {
+    const struct sandbox *sandbox;
+    const struct box *box; /* That lives; or NULL. */
+    const struct limits *limits;
+    int dir; /* Of the session. */
+    const struct head *head;
+    int upper; /* Of it. */
+};
+
+struct snapshots_sealed {
+    struct head head; /* As it is now. */
+    uint64_t layer;   /* With a reference for the caller. */
+    int upper;        /* Of the new head; the caller's to close. */
+    bool undone;      /* After a failure: all is as it was. */
+};
+
+/* Whether so much was written that copying what is new, and looking at all of
+ * it each time, would take long. */
+bool snapshots_worth_seal(struct snapshots *snapshots, const struct head *head,
+                          struct scan_node *tree);
+/* Makes what was written a layer as it is, with a new mount in the place of the
+ * workspace's. */
+MUST_USE int snapshots_seal(struct snapshots *snapshots,
+                            const struct snapshots_seal *ask,
+                            struct snapshots_sealed *out, struct err *err);
+/* Takes back one that a crash has cut off. A sandbox that lives may have seen
+ * it. */
+MUST_USE int snapshots_seal_undo(struct snapshots *snapshots, int dir,
+                                 struct head *head, struct err *err);
 
 #endif

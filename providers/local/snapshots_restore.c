@@ -29,16 +29,17 @@ struct making {
 };
 
 /* One that a crash has left may have the name. */
-static int make_upper(struct making *making, char name[HEAD_NAME_SIZE])
+int snapshots_make_upper(int dir, struct head *head, char name[HEAD_NAME_SIZE],
+                         struct err *err)
 {
     int rc;
 
     do {
-        making->head.upper++;
-        head_upper(&making->head, name);
-        rc = mkdirat(making->dir, name, 0700);
+        head->upper++;
+        head_upper(head, name);
+        rc = mkdirat(dir, name, 0700);
     } while (rc < 0 && errno == EEXIST);
-    return rc < 0 ? err_errno(making->err, "cannot make '%s'", name) : 0;
+    return rc < 0 ? err_errno(err, "cannot make '%s'", name) : 0;
 }
 
 /* An empty directory to be written, that looks as the checkpoint's does. */
@@ -49,7 +50,8 @@ static int fill_upper(struct making *making, int *out)
     char name[HEAD_NAME_SIZE];
     AUTO_FD int from = -1;
     AUTO_FD int upper = -1;
-    int rc = make_upper(making, name);
+    int rc =
+        snapshots_make_upper(making->dir, &making->head, name, making->err);
 
     if (rc < 0) {
         return rc;

@@ -4,6 +4,8 @@
 #include "core/cleanup.h"
 #include "core/clock.h"
 #include "core/crash.h"
+#include "core/log.h"
+#include "providers/local/below.h"
 #include "providers/local/lay.h"
 #include "providers/local/layers.h"
 #include "providers/local/mapped.h"
@@ -36,6 +38,9 @@ struct taking {
     struct scan_node *tree; /* As it is now. */
     uint64_t layer;         /* That shows it; a reference. */
     struct lay_sum sum;
+    bool moved;      /* What it writes is another directory now. */
+    uint64_t before; /* The last key, where only the trees tell what differs
+                      * from it; 0: that is known. */
 };
 
 static int open_upper(struct taking *taking)
@@ -117,6 +122,59 @@ static void take_old(struct taking *taking)
     }
 }
 
+/* Where the head lies on no checkpoint, a seal for one was not its end. */
+struct last {
+    uint64_t head;
+    uint64_t key;
+    bool known;
+};
+
+static int note_key(void *arg, uint64_t key, uint64_t layer)
+{
+    struct last *last = arg;
+
+    last->key = key > last->key ? key : last->key;
+    last->known = last->known || layer == last->head;
+    return 0;
+}
+
+static void find_before(struct taking *taking)
+{
+    struct last last = {.head = taking->head.top};
+    struct err ignored = ERR_INIT;
+
+    if (!taking->old && last.head &&
+        head_each_key(taking->dir, note_key, &last, &ignored) == 0 &&
+        !last.known) {
+        taking->before = last.key;
+    }
+}
+
+static int count_change(void *arg, char kind, const char *path)
+{
+    uint64_t *count = arg;
+
+    (void)kind;
+    (void)path;
+    (*count)++;
+    return 0;
+}
+
+static void count_by_trees(struct taking *taking)
+{
+    const struct provider_span span = {.from = taking->before,
+                                       .to = taking->ask->key};
+    uint64_t count = 0;
+    const struct snapshots_teller teller = {count_change, &count};
+    struct err ignored = ERR_INIT;
+
+    if (taking->before &&
+        snapshots_changes(taking->snapshots, taking->sandbox, &span,
+                          taking->limits, &teller, &ignored) == 0) {
+        taking->sum.changed = count;
+    }
+}
+
 /* What the new layer will lie on. */
 static int find_parent(struct taking *taking)
 {
@@ -173,24 +231,125 @@ static int write_layer(struct taking *taking)
     return 0;
 }
 
+/* The next directory that was copied from below since the last look. */
+static struct scan_node *next_copied(struct scan_node **dir)
+{
+    while (*dir) {
+        struct scan_node *node = scan_next(*dir);
+
+        if (!node) {
+            *dir = (*dir)->parent;
+        } else if (S_ISDIR(node->mode)) {
+            *dir = node;
+            if (node->copied && !node->old && !node->cover) {
+                return node;
+            }
+        }
+    }
+    return NULL;
+}
+
+/* As long as nothing but what is in it has changed, it has not. */
+static int judge_copied(struct taking *taking)
+{
+    struct scan_node *dir = taking->tree;
+    struct scan_node *node = next_copied(&dir);
+    AUTO_FD int was =
+        node ? volume_view(taking->snapshots->volumes, taking->sandbox,
+                           taking->parent, taking->limits, taking->err)
+             : -1;
+
+    if (node && was < 0) {
+        return was;
+    }
+    for (; node; node = next_copied(&dir)) {
+        AUTO_FREE char *path = scan_path(node);
+        AUTO_FD int fd =
+            path ? below_open(was, path, O_PATH | O_DIRECTORY) : -ENOMEM;
+        struct stat attr;
+
+        node->kept =
+            fd >= 0 && fstat(fd, &attr) == 0 && attr.st_mode == node->mode;
+    }
+    return 0;
+}
+
+/* What lies in the directory that is written from now on. */
+static int look_anew(struct taking *taking)
+{
+    const struct scan_ask ask = {.dir = taking->upper};
+
+    scan_free(TAKE_PTR(taking->tree));
+    return scan_take(&ask, taking->limits, &taking->tree, taking->err);
+}
+
+/* What was written becomes the layer as it is: 1. Or 0: it has to be copied. */
+static int try_seal(struct taking *taking, const struct box *box)
+{
+    struct snapshots *snapshots = taking->snapshots;
+    const struct snapshots_seal ask = {.sandbox = taking->sandbox,
+                                       .box = box,
+                                       .limits = taking->limits,
+                                       .dir = taking->dir,
+                                       .head = &taking->head,
+                                       .upper = taking->upper};
+    struct snapshots_sealed made = {.upper = -1};
+    struct lay_sum sum = {0};
+    int rc;
+
+    if (!snapshots_worth_seal(snapshots, &taking->head, taking->tree) ||
+        !lay_count(taking->tree, &sum)) {
+        return 0;
+    }
+    cleanup_fd(&taking->merged);
+    rc = snapshots_seal(snapshots, &ask, &made, taking->err);
+    if (rc < 0 && made.undone) {
+        log_debug("cannot seal a workspace: %s", taking->err->msg);
+        err_clear(taking->err);
+        taking->merged = volume_open(snapshots->volumes, taking->sandbox,
+                                     taking->limits, taking->err);
+        return taking->merged < 0 ? taking->merged : 0;
+    }
+    if (rc < 0) {
+        return rc;
+    }
+    cleanup_fd(&taking->upper);
+    taking->upper = made.upper;
+    taking->head = made.head;
+    taking->layer = made.layer;
+    taking->sum.changed += sum.changed;
+    taking->sum.bytes += sum.bytes;
+    taking->moved = true;
+    rc = look_anew(taking);
+    return rc == 0 ? 1 : rc;
+}
+
 /* While nothing changes. */
-static int look(struct taking *taking, const struct box *box)
+static int look(struct taking *taking, const struct box *box, bool still)
 {
     struct scan_ask ask = {.dir = taking->upper,
                            .old = taking->old ? taking->old->tree : NULL,
                            .loose = {taking->ask->writing, NULL}};
     char **mapped = NULL;
-    int rc = box ? mapped_find(box, taking->merged, &mapped, taking->err) : 0;
+    int rc = box && !still
+                 ? mapped_find(box, taking->merged, &mapped, taking->err)
+                 : 0;
 
     ask.loose[1] = (const char *const *)mapped;
     if (rc == 0) {
         rc = scan_take(&ask, taking->limits, &taking->tree, taking->err);
     }
     if (rc == 0) {
+        rc = judge_copied(taking);
+    }
+    if (rc == 0 && still) {
+        rc = try_seal(taking, box);
+    }
+    if (rc == 0) {
         rc = write_layer(taking);
     }
     mapped_free(mapped);
-    return rc;
+    return rc < 0 ? rc : 0;
 }
 
 static int look_still(struct taking *taking, struct box *box)
@@ -199,13 +358,14 @@ static int look_still(struct taking *taking, struct box *box)
     struct limits thaw = {.cancel = &never};
     struct err err = ERR_INIT;
     bool lives = box && box_alive(box);
-    bool stir = lives && !atomic_load(&box->frozen);
+    bool still = taking->ask->still && (!lives || box_quiet(box));
+    bool stir = lives && !still && !atomic_load(&box->frozen);
     int rc = stir ? box_still(box, true, taking->limits, taking->err) : 0;
 
     if (rc < 0) {
         return rc;
     }
-    rc = look(taking, lives ? box : NULL);
+    rc = look(taking, lives ? box : NULL, still);
     thaw.deadline_ms = clock_deadline(THAW_MS);
     /* One that has died meanwhile is still for good. */
     if (stir && box_still(box, false, &thaw, &err) < 0 && box_alive(box) &&
@@ -277,6 +437,7 @@ int snapshots_take(struct snapshots *snapshots, const struct sandbox *sandbox,
 
     if (rc == 0) {
         take_old(&taking);
+        find_before(&taking);
         rc = find_parent(&taking);
         if (rc == 0) {
             rc = look_still(&taking, box);
@@ -286,8 +447,10 @@ int snapshots_take(struct snapshots *snapshots, const struct sandbox *sandbox,
         }
         if (rc == 0) {
             keep(&taking);
+            count_by_trees(&taking);
             *out = (struct snapshot_made){.changed = taking.sum.changed,
-                                          .bytes = taking.sum.bytes};
+                                          .bytes = taking.sum.bytes,
+                                          .moved = taking.moved};
         } else {
             layers_unref(snapshots->layers, taking.layer);
         }

@@ -260,6 +260,32 @@ int volume_mount(struct volumes *volumes, uint64_t number)
     return fd;
 }
 
+int volume_mount_as(struct volumes *volumes, const struct sandbox *sandbox,
+                    const struct head *head, const struct limits *limits,
+                    int *out, struct err *err)
+{
+    AUTO_FD int dir = volume_dir(sandbox, err);
+
+    return dir < 0 ? dir
+                   : mount_head(volumes, sandbox, dir, head, false, limits, out,
+                                err);
+}
+
+int volume_swap(struct volumes *volumes, uint64_t number, int mount)
+{
+    struct volume *volume;
+    int old = mount;
+
+    mutex_lock(&volumes->lock);
+    volume = find_locked(volumes, number);
+    if (volume) {
+        old = volume->mount;
+        volume->mount = mount;
+    }
+    mutex_unlock(&volumes->lock);
+    return old;
+}
+
 int volume_adopt(struct volumes *volumes, uint64_t number, int mount)
 {
     struct volume *volume = calloc(1, sizeof(*volume));

@@ -16,6 +16,7 @@
 #include "core/provider.h"
 #include "providers/local/link.h"
 
+struct head;
 struct layers;
 struct volumes;
 
@@ -69,6 +70,28 @@ MUST_USE int volume_check(const struct sandbox *sandbox, struct err *err);
 /** @param volumes all of them @param number of a session @return the mount of
  *  its overlay, the caller's to close; -1: there is none */
 int volume_mount(struct volumes *volumes, uint64_t number);
+
+/**
+ * Mounts a workspace of which something else is noted than is mounted.
+ *
+ * @param volumes all of them
+ * @param sandbox which
+ * @param head    what it is to be; borrowed
+ * @param limits  deadline and token
+ * @param out     the mount, on success
+ * @param err     filled on failure
+ * @return 0 or a negative errno
+ */
+MUST_USE int volume_mount_as(struct volumes *volumes,
+                             const struct sandbox *sandbox,
+                             const struct head *head,
+                             const struct limits *limits, int *out,
+                             struct err *err);
+
+/** Puts a mount in the place of another. @param volumes all of them @param
+ *  number of a session whose workspace is mounted @param mount taken @return
+ *  the one before, the caller's to close */
+int volume_swap(struct volumes *volumes, uint64_t number, int mount);
 
 /** Takes over a mount that an earlier daemon has made: another of the same
  *  directories would spoil them while a sandbox has that. @param volumes all of

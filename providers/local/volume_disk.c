@@ -10,6 +10,7 @@
 #include <inttypes.h>
 #include <poll.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/stat.h>
 
 enum {
@@ -85,26 +86,34 @@ int volume_fresh_work(int dir, const struct head *head,
 
 /* ---- Looking ---- */
 
+static bool is_there(int dir, const struct head *head)
+{
+    char upper[HEAD_NAME_SIZE];
+
+    head_upper(head, upper);
+    return head->seal || volume_has(dir, upper) ||
+           volume_has(dir, VOLUME_PLAIN);
+}
+
 int volume_check(const struct sandbox *sandbox, struct err *err)
 {
     AUTO_FD int dir = open(sandbox->dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    char upper[HEAD_NAME_SIZE];
+    struct head was = {.upper = UINT64_MAX};
     struct head head = {0};
-    int rc;
+    int rc = 0;
 
     if (dir < 0 && errno != ENOENT) {
         return err_errno(err, "the sandbox's directory");
     }
-    rc = dir < 0 ? 0 : head_read(dir, sandbox->number, &head, err);
-    if (rc < 0) {
-        return rc;
+    /* It may be sealed meanwhile. */
+    while (dir >= 0 && rc == 0 && memcmp(&head, &was, sizeof(head)) != 0) {
+        was = head;
+        rc = head_read(dir, sandbox->number, &head, err);
+        if (rc == 0 && is_there(dir, &head)) {
+            return 0;
+        }
     }
-    head_upper(&head, upper);
-    if (dir < 0 ||
-        (!volume_has(dir, upper) && !volume_has(dir, VOLUME_PLAIN))) {
-        return err_set(err, ESTALE, "the workspace is gone");
-    }
-    return 0;
+    return rc < 0 ? rc : err_set(err, ESTALE, "the workspace is gone");
 }
 
 int volume_open_written(const char *dir)

@@ -10,6 +10,9 @@
  *   daemon: WIRE_MOUNT {enum wire_mount_fd}, id_base, map_lower, n, code: how
  *           many layers
  *   keeper: WIRE_MOUNTED {the overlay} or WIRE_FAILED, n
+ *   daemon: WIRE_MOVE {enum wire_move_fd}, n: a sandbox's workspace becomes
+ *           another mount
+ *   keeper: WIRE_MOVED or WIRE_FAILED, n
  *   daemon: WIRE_WAIT code: for so many seconds the keeper waits for the next
  *           daemon; once, behind WIRE_READY
  *   daemon: WIRE_HOLD {enum wire_box_fd or wire_command_fd}, held: to be kept
@@ -50,7 +53,7 @@
 
 /* Of this file. A keeper of another one cannot be taken over. */
 enum {
-    WIRE_VERSION = 1
+    WIRE_VERSION = 2
 };
 
 /* The keeper's end of its socket, as it is started; where it has an argument,
@@ -98,6 +101,8 @@ enum wire_type {
     WIRE_EXITED,
     WIRE_MOUNT,
     WIRE_MOUNTED,
+    WIRE_MOVE,
+    WIRE_MOVED,
     WIRE_END,
     WIRE_FREEZE,
     WIRE_FROZEN,
@@ -179,6 +184,7 @@ enum wire_start_fd {
 enum wire_started_fd {
     WIRE_STARTED_SOCK,   /* To init, */
     WIRE_STARTED_PIDFD,  /* and of it. */
+    WIRE_STARTED_SPACE,  /* Its mount namespace. */
     WIRE_STARTED_GROUPS, /* WIRE_CONTROLS of them: groups of version 1. */
     WIRE_STARTED_FDS = WIRE_STARTED_GROUPS + WIRE_CONTROLS,
 };
@@ -191,6 +197,13 @@ enum wire_mount_fd {
     WIRE_MOUNT_LAYERS, /* The directory of all layers, and */
     WIRE_MOUNT_CHAIN,  /* a memfd: which of them, as uint64_t, downwards. */
     WIRE_MOUNT_FDS,
+};
+
+/* The fds of WIRE_MOVE. */
+enum wire_move_fd {
+    WIRE_MOVE_SPACE, /* The sandbox's mount namespace, and */
+    WIRE_MOVE_MOUNT, /* what its workspace becomes. */
+    WIRE_MOVE_FDS,
 };
 
 /* The fds of WIRE_EXEC; stdin is missing where there is no input. */
@@ -210,6 +223,7 @@ enum wire_box_fd {
     WIRE_BOX_PIDFD,
     WIRE_BOX_CGROUP,
     WIRE_BOX_MOUNT,  /* Of its overlay, where it has one. */
+    WIRE_BOX_SPACE,  /* Its mount namespace. */
     WIRE_BOX_GROUPS, /* WIRE_CONTROLS of them. */
     WIRE_BOX_FDS = WIRE_BOX_GROUPS + WIRE_CONTROLS,
 };

@@ -5,6 +5,7 @@
 #include "tests/contract/local_snapshots.h"
 #include "core/clock.h"
 #include "core/provider_snapshots.h"
+#include "providers/local/snapshots.h"
 #include "tests/cmocka.h"
 #include "tests/contract/snapshots_model.h"
 
@@ -266,10 +267,15 @@ int main(int argc, char **argv)
     } else { /* That is for a machine with nothing else to do. */
         cmocka_set_skip_filter("the_size_*");
     }
+    if (getenv("SEAL")) {
+        model_still = true;
+        snapshots_seal_from(strtoull(getenv("SEAL"), NULL, 10), 1 << 20);
+    }
     bench_use("local");
     return cmocka_run_group_tests_name("snapshots", tests, bench_group_setup,
                                        bench_group_teardown) +
-                   suite_snapshots_cost() + suite_snapshots_killed()
+                   suite_snapshots_cost() + suite_snapshots_killed() +
+                   suite_snapshots_seal()
                ? 1
                : 0;
 }

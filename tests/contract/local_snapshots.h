@@ -6,5 +6,7 @@
 int suite_snapshots_cost(void);
 /** @return how many failed */
 int suite_snapshots_killed(void);
+/** @return how many failed */
+int suite_snapshots_seal(void);
 
 #endif

@@ -1,5 +1,6 @@
 /* Checkpoints of `local` when the daemon is killed: all is done, or nothing. */
 #include "core/clock.h"
+#include "providers/local/snapshots.h"
 #include "tests/cmocka.h"
 #include "tests/contract/local_snapshots.h"
 #include "tests/contract/snapshots_model.h"
@@ -49,7 +50,7 @@ static void be_daemon(const struct deed *deed)
 {
     struct bench *bench = deed->model->bench;
     const struct sandbox *sandbox = &deed->model->box.sandbox;
-    const struct snapshot_ask ask = {.key = deed->take};
+    const struct snapshot_ask ask = {.key = deed->take, .still = model_still};
     struct snapshot_made made;
     struct err err = ERR_INIT;
     int rc;
@@ -157,6 +158,15 @@ static void take_killed(struct model *model, uint64_t key, const char *point)
     model_check(model, key);
 }
 
+static void take_killed_only(struct model *model, uint64_t key,
+                             const char *point)
+{
+    const struct deed deed = {.model = model, .take = key, .point = point};
+
+    do_killed(&deed);
+    assert_false(has_key(model, key));
+}
+
 static void restore_killed(struct model *model, uint64_t key, const char *point)
 {
     const struct deed deed = {.model = model, .restore = key, .point = point};
@@ -168,7 +178,7 @@ static void restore_killed(struct model *model, uint64_t key, const char *point)
     model_check_now(model, key);
 }
 
-static void change(struct model *model, unsigned seed)
+static void resume(struct model *model)
 {
     struct err err = ERR_INIT;
 
@@ -177,6 +187,11 @@ static void change(struct model *model, unsigned seed)
                                      &model->box.sandbox, &model->bench->limits,
                                      &err),
                      0);
+}
+
+static void change(struct model *model, unsigned seed)
+{
+    resume(model);
     model_change(model, seed, CHANGES);
 }
 
@@ -220,11 +235,48 @@ static void a_kill_at_any_time_leaves_all_or_nothing(void **state)
     model_end(&model);
 }
 
+static void a_kill_in_a_seal_leaves_all_or_nothing(void **state)
+{
+    static const char *const points[] = {
+        "local-seal-marked", "local-seal-taken", "local-seal-moved",
+        "local-seal-noted",  "local-take-laid",  "local-take-noted"};
+    struct model model;
+
+    if (geteuid() != 0) {
+        skip(); /* Nothing is sealed there. */
+    }
+    model_still = true;
+    model_make(*state, &model);
+    change(&model, 1);
+    model_take(&model, 1);
+    snapshots_seal_from(0, 0);
+    for (unsigned i = 0; i < sizeof(points) / sizeof(points[0]); i++) {
+        change(&model, 50 + i);
+        take_killed(&model, 10 + i, points[i]);
+        model_check(&model, 1);
+    }
+    /* What the killed one has sealed is new in the next. */
+    resume(&model);
+    assert_int_equal(bench_sh(*state, &model.box, "echo a >a; echo b >b", ""),
+                     0);
+    take_killed_only(&model, 50, "local-seal-noted");
+    assert_int_equal(model_take_only(&model, 51, NULL).changed, 2);
+    for (unsigned i = 0; i < KILLS / 2; i++) {
+        change(&model, 80 + i);
+        take_killed(&model, 100 + i, "");
+    }
+    restore_killed(&model, 12, "local-restore-made");
+    model_still = false;
+    snapshots_seal_from(2000, 64 << 20);
+    model_end(&model);
+}
+
 int suite_snapshots_killed(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_kill_at_any_point_leaves_all_or_nothing),
         cmocka_unit_test(a_kill_at_any_time_leaves_all_or_nothing),
+        cmocka_unit_test(a_kill_in_a_seal_leaves_all_or_nothing),
     };
 
     return cmocka_run_group_tests_name("killed", tests, bench_group_setup,

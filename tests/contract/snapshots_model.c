@@ -83,6 +83,7 @@ const char model_changes[] =
     "    rename, rename, rename, over, link, link, symlink, fifo, mkdir,\n"
     "    mkdir, mkdir, again, swap, into, chmod, chmod_dir, xattr, xattr,\n"
     "    unxattr, utime, unlink, unlink, rmtree]\n"
+    "if sys.argv[3] == '1': ops = [o for o in ops if o is not link]\n"
     "for _ in range(int(sys.argv[2])):\n"
     "    try: r.choice(ops)()\n"
     "    except (OSError, IndexError, ValueError, shutil.Error): pass\n";
@@ -99,6 +100,8 @@ static void renew(struct model *model)
 {
     model->bench->limits.deadline_ms = clock_deadline(20000);
 }
+
+bool model_still;
 
 void model_make(struct bench *bench, struct model *model)
 {
@@ -120,8 +123,9 @@ void model_change(struct model *model, unsigned seed, unsigned count)
 {
     char script[sizeof(model_changes) + 128];
 
-    (void)snprintf(script, sizeof(script), "python3 - %u %u <<'END'\n%sEND\n",
-                   seed, count, model_changes);
+    (void)snprintf(script, sizeof(script),
+                   "python3 - %u %u %d <<'END'\n%sEND\n", seed, count,
+                   model_still, model_changes);
     assert_int_equal(bench_sh(model->bench, &model->box, script, ""), 0);
 }
 
@@ -140,7 +144,8 @@ int model_root(struct model *model, char *out)
 struct snapshot_made model_take_only(struct model *model, uint64_t key,
                                      const char *const *writing)
 {
-    const struct snapshot_ask ask = {.key = key, .writing = writing};
+    const struct snapshot_ask ask = {
+        .key = key, .writing = writing, .still = model_still};
     struct snapshot_made made;
     struct err err = ERR_INIT;
 

@@ -5,9 +5,13 @@
 #include "core/provider_snapshots.h"
 #include "tests/contract/bench.h"
 
-/* A program for python3: `SEED COUNT` changes the directory that it runs in in
- * COUNT ways, as SEED wills. */
+/* A program for python3: `SEED COUNT STILL` changes the directory that it runs
+ * in in COUNT ways, as SEED wills. STILL 1: without hard links. */
 extern const char model_changes[];
+
+/* Whether nothing is open in a workspace when a checkpoint is taken, and there
+ * are no hard links, so that it may be sealed. */
+extern bool model_still;
 
 struct model {
     struct bench *bench;

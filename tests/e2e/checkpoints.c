@@ -239,6 +239,43 @@ static const struct script forked[] = {
      "one\n"},
 };
 
+/* So much that it becomes the checkpoint without being copied. */
+#define INSTALL                                                                \
+    "echo 'cd pkg; i=0; while [ $i -lt 2500 ]; do echo $i > g$i; i=$((i+1))\n" \
+    "done' > exec\n"
+
+static const struct script installed[] = {
+    {"who is in a directory stays there",
+     "echo 'mkdir -p pkg/sub; echo t > /tmp/t; echo f > pkg/sub/f' > exec\n"
+     "ls -lR workspace > $T/list\n"
+     "(cd workspace/pkg/sub; until [ -e $T/go ]; do sleep 0.05; done\n"
+     " cat f ../g7; echo h > host; echo more >> f; ls) > $T/shell 2>&1 "
+     "&\n" INSTALL "touch $T/go; wait; cat $T/shell workspace/pkg/g7\n"
+     "echo 'cat /tmp/t pkg/sub/f pkg/sub/host' > exec; cat execs/3/stdout\n"
+     "echo new > workspace/pkg/g7; cat workspace/pkg/g7 checkpoints/2/pkg/g7\n"
+     "echo 'cat pkg/g7' > exec; cat execs/4/stdout\n" LOG,
+     "f\n7\nf\nhost\n7\nt\nf\nmore\nh\nnew\n7\nnew\n"
+     "1 exec:1 3\n2 exec:2 2500\n3 write 2\n4 exec:3 0\n5 write 1\n"
+     "6 exec:4 0\n"},
+    {"who has a file open goes on with it",
+     "echo 'mkdir pkg; echo r > pkg/r' > exec; exec 3< workspace/pkg/r\n"
+     "exec 4>> workspace/pkg/w; echo early >&4\n" INSTALL
+     "echo late >&4; cat <&3; cat workspace/pkg/w; echo 'cat pkg/w' > exec\n"
+     "cat execs/3/stdout checkpoints/3/pkg/w; exec 3<&- 4>&-\n"
+     "echo 'echo r2 > pkg/r' > exec; cat workspace/pkg/r\n"
+     "cat checkpoints/3/pkg/r\n",
+     "r\nearly\nlate\nearly\nlate\nearly\nr2\nr\n"},
+    {"what was read and written before is written again where it is now",
+     "echo 'mkdir pkg; echo a > pkg/a' > exec; cat workspace/pkg/a\n"
+     "echo b >> workspace/pkg/a\n" INSTALL
+     "echo c >> workspace/pkg/a; cat workspace/pkg/a checkpoints/3/pkg/a\n"
+     "echo 'cat pkg/a; echo d >> pkg/a' > exec; cat execs/3/stdout\n"
+     "cat workspace/pkg/a; mv workspace/pkg workspace/moved\n"
+     "ls workspace/moved | wc -l; rm -r workspace/moved; ls workspace\n"
+     "ls checkpoints/3/pkg | wc -l\n",
+     "a\na\nb\nc\na\nb\na\nb\nc\na\nb\nc\nd\n2501\n2501\n"},
+};
+
 /* Of one session each, all in one test. */
 #define SCRIPTS_TEST(rows)                                                     \
     static void rows##_as_told(void **state)                                   \
@@ -251,6 +288,7 @@ SCRIPTS_TEST(looked_at)
 SCRIPTS_TEST(named)
 SCRIPTS_TEST(gone_back_to)
 SCRIPTS_TEST(forked)
+SCRIPTS_TEST(installed)
 
 /* ---- Open handles ---- */
 
@@ -325,7 +363,64 @@ static void a_mapping_of_a_checkpoint_reads_it(void **state)
     (void)close(fd);
 }
 
+static void install(void)
+{
+    (void)put(in("exec"), "mkdir -p pkg; cd pkg; i=0; while [ $i -lt 2500 ]; "
+                          "do echo $i > g$i; i=$((i+1)); done");
+}
+
+/* Not opened by the kernel's memory of where it was. */
+static void what_is_held_is_opened_where_it_is_now(void **state)
+{
+    char place[64];
+    int held;
+
+    (void)state;
+    put_ok(in("exec"), "mkdir pkg; echo a > pkg/a");
+    expect_text(in("workspace/pkg/a"), "a\n");
+    held = open_in("workspace/pkg/a", O_PATH);
+    install();
+    (void)snprintf(place, sizeof(place), "/proc/self/fd/%d", held);
+    put_ok(place, "other\n");
+    expect_text(in("workspace/pkg/a"), "other\n");
+    expect_text(in("checkpoints/2/pkg/a"), "a\n");
+    expect_shell("echo 'cat pkg/a' > exec; cat execs/3/stdout", "other\n");
+    (void)close(held);
+}
+
 /* ---- Over restarts ---- */
+
+/* It is as it was, also for a sandbox that was to see another mount. */
+static void crash_while_much_is_taken(const char *point)
+{
+    mnt_stop();
+    expect_ok(setenv("SESSIONFS_CRASH", point, 1));
+    mnt_start();
+    expect_ok(unsetenv("SESSIONFS_CRASH"));
+    put_ok(in("exec"), "mkdir pkg; echo a > pkg/a");
+    install();
+    mnt_kill();
+    mnt_start();
+    expect_shell("ls workspace/pkg | wc -l\n"
+                 "echo 'ls pkg | wc -l; echo b > pkg/a; rm pkg/g1' > exec\n"
+                 "cat execs/3/stdout workspace/pkg/a checkpoints/1/pkg/a\n"
+                 "ls workspace/pkg | wc -l\n"
+                 "cd checkpoints; diff -r ../workspace $(ls | sort -n | "
+                 "tail -1) && echo same\n",
+                 "2501\n2501\nb\na\n2500\nsame\n");
+}
+
+static void a_crash_while_much_is_taken(void **state)
+{
+    static const char *const points[] = {"local-seal-marked",
+                                         "local-seal-taken", "local-seal-moved",
+                                         "local-seal-noted"};
+
+    for (size_t i = 0; i < ARRAY_SIZE(points); i++) {
+        (void)e2e_setup(state);
+        crash_while_much_is_taken(points[i]);
+    }
+}
 
 static void after_a_restart_all_is_there(void **state)
 {
@@ -388,6 +483,9 @@ static const struct CMUnitTest tests[] = {
     e2e_test(a_mapping_of_a_checkpoint_reads_it),
     e2e_test(after_a_restart_all_is_there),
     e2e_test(what_was_written_is_taken_at_the_end),
+    e2e_test_of("local", installed_as_told),
+    e2e_test_of("local", what_is_held_is_opened_where_it_is_now),
+    e2e_test_of("local", a_crash_while_much_is_taken),
     e2e_test_of("local", changes_and_restores_are_exact),
 };
 

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
@@ -280,6 +281,71 @@ static void files_that_are_open_for_writing_are_told(void **state)
     writers_are(fx, "");
 }
 
+/* What has the same files elsewhere, but for one that is gone and one that is
+ * another's. */
+static void nodes_go_with_a_tree_that_moves(void **state)
+{
+    struct fixture *fx = *state;
+    struct ws_file *file = NULL;
+    struct ws_dir *listing = NULL;
+    struct ws_node *above[2], *deep, *gone, *other, *found;
+    struct stat attr;
+    char command[256];
+    char to[128];
+    int fd;
+
+    fixture_mkdir(fx, "d");
+    fixture_mkdir(fx, "d/e");
+    fixture_write(fx, "d/e/f", "text");
+    fixture_write(fx, "gone", "text");
+    fixture_write(fx, "other", "text");
+    above[0] = fixture_at(fx, "d");
+    above[1] = fixture_at(fx, "d/e");
+    deep = fixture_at(fx, "d/e/f");
+    gone = fixture_at(fx, "gone");
+    other = fixture_at(fx, "other");
+    (void)snprintf(to, sizeof(to), "%s.to", fx->dir);
+    (void)snprintf(command, sizeof(command),
+                   "cp -a %s %s && cd %s && rm -f gone && echo new >d/e/f && "
+                   "mv %s/other %s/was && echo x >%s/other",
+                   fx->dir, to, to, fx->dir, fx->dir, fx->dir);
+    assert_int_equal(system(command), 0);
+
+    assert_false(ws_busy(fx->ws));
+    assert_int_equal(ws_open(deep, O_RDONLY, &fx->ctx, &file, &fx->err), 0);
+    assert_true(ws_busy(fx->ws));
+    ws_close(file);
+    assert_false(ws_busy(fx->ws));
+    assert_int_equal(ws_opendir(fx->root, &fx->ctx, &listing, &fx->err), 0);
+    assert_true(ws_busy(fx->ws));
+    ws_closedir(listing);
+    assert_false(ws_busy(fx->ws));
+
+    fd = open(to, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    assert_int_equal(ws_move(fx->ws, fd, &fx->err), 0);
+    assert_int_equal(ws_getattr(deep, NULL, &fx->ctx, &attr, &fx->err), 0);
+    assert_int_equal(attr.st_size, 4);
+    assert_int_equal(ws_getattr(gone, NULL, &fx->ctx, &attr, &fx->err),
+                     -ESTALE);
+    assert_int_equal(ws_getattr(other, NULL, &fx->ctx, &attr, &fx->err),
+                     -ESTALE);
+    found = fixture_at(fx, "d/e/f");
+    assert_ptr_equal(found, deep); /* Met again under its name. */
+    assert_int_equal(
+        ws_open(deep, O_WRONLY | O_TRUNC, &fx->ctx, &file, &fx->err), 0);
+    ws_close(file);
+    (void)snprintf(command, sizeof(command),
+                   "test ! -s %s/d/e/f && test -s %s/d/e/f && rm -r %s", to,
+                   fx->dir, to);
+    assert_int_equal(system(command), 0);
+    ws_node_unref(found);
+    ws_node_unref(above[0]);
+    ws_node_unref(above[1]);
+    ws_node_unref(deep);
+    ws_node_unref(gone);
+    ws_node_unref(other);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -291,6 +357,7 @@ int main(void)
         FIXTURE_DIRECT(a_range_is_copied_and_space_is_reserved),
         FIXTURE_DIRECT_BOTH(an_unlinked_open_file_stays),
         FIXTURE_DIRECT(files_that_are_open_for_writing_are_told),
+        FIXTURE_DIRECT_BOTH(nodes_go_with_a_tree_that_moves),
     };
     int failed;
 

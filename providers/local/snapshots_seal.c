@@ -1,0 +1,329 @@
+/*
+ * Makes what a session has written a layer, in one step. See snapshots_priv.h.
+ *
+ * On the way `head` says which layer the directory is becoming. A start that
+ * finds it so takes it back: the directory is the session's again, whoever of
+ * its sandbox has seen the new mount is ended.
+ */
+#include "providers/local/snapshots_priv.h"
+
+#include "core/cleanup.h"
+#include "core/clock.h"
+#include "core/crash.h"
+#include "providers/local/copy.h"
+#include "providers/local/layers.h"
+#include "providers/local/note.h"
+#include "providers/local/volume.h"
+#include "providers/local/volume_priv.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+enum {
+    ENTRIES = 2000,
+    BYTES = 64 * 1024 * 1024,
+    DEEP_MOST = 100,  /* Layers; more make each look at a file slow. */
+    LINGER_MS = 1000, /* By then nobody else has the old mount. */
+};
+
+static atomic_uint_fast64_t least_entries = ENTRIES;
+static atomic_uint_fast64_t least_bytes = BYTES;
+
+void snapshots_seal_from(uint64_t entries, uint64_t bytes)
+{
+    atomic_store(&least_entries, entries);
+    atomic_store(&least_bytes, bytes);
+}
+
+/* ---- Whether ---- */
+
+struct weight {
+    uint64_t entries;
+    uint64_t bytes;
+    bool tied; /* By names of one file: they would part when it is written. */
+};
+
+static void weigh(const struct scan_node *node, struct weight *weight)
+{
+    weight->entries++;
+    if (S_ISREG(node->mode)) {
+        weight->bytes += node->size;
+        weight->tied = weight->tied || node->links > 1;
+    }
+}
+
+/* The next of all nodes; no stack is needed. */
+static struct scan_node *next_node(struct scan_node *node)
+{
+    while (node && node->at == node->count) {
+        node->at = 0;
+        node = node->parent;
+    }
+    return node ? node->below[node->at++] : NULL;
+}
+
+static struct weight weigh_all(struct scan_node *top)
+{
+    struct weight weight = {0};
+    struct scan_node *node = next_node(top);
+
+    while (node) {
+        weigh(node, &weight);
+        node = next_node(node);
+    }
+    return weight;
+}
+
+static bool is_deep(struct snapshots *snapshots, uint64_t top)
+{
+    AUTO_FREE uint64_t *chain = NULL;
+    struct err ignored = ERR_INIT;
+    size_t deep = 0;
+
+    return layers_chain(snapshots->layers, top, &chain, &deep, &ignored) < 0 ||
+           deep > DEEP_MOST;
+}
+
+bool snapshots_worth_seal(struct snapshots *snapshots, const struct head *head,
+                          struct scan_node *tree)
+{
+    struct weight weight;
+
+    /* Where the kernel cannot rename directories of layers it is to have few.
+     */
+    if (!note_trusted()) {
+        return false;
+    }
+    weight = weigh_all(tree);
+    return !weight.tied &&
+           (weight.entries > atomic_load(&least_entries) ||
+            weight.bytes > atomic_load(&least_bytes)) &&
+           !is_deep(snapshots, head->top);
+}
+
+/* ---- How ---- */
+
+struct sealing {
+    const struct snapshots_seal *ask;
+    struct snapshots *snapshots;
+    struct err *err;
+    struct head was;
+    struct head next;
+    char upper[HEAD_NAME_SIZE]; /* What becomes the layer, */
+    char fresh[HEAD_NAME_SIZE]; /* and what comes in its place. */
+    int made;                   /* That, open. */
+    uint64_t layer;
+    int mount; /* The new one; once it is in place, the old one. */
+    bool taken;
+    bool moved;
+};
+
+static int make_fresh(struct sealing *sealing)
+{
+    const struct snapshots_seal *ask = sealing->ask;
+    int rc = snapshots_make_upper(ask->dir, &sealing->next, sealing->fresh,
+                                  sealing->err);
+
+    if (rc < 0) {
+        return rc;
+    }
+    sealing->made = openat(ask->dir, sealing->fresh,
+                           O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (sealing->made < 0) {
+        return err_errno(sealing->err, "'%s'", sealing->fresh);
+    }
+    return copy_dir_attr(ask->upper, sealing->made, sealing->err);
+}
+
+static int make_layer(struct sealing *sealing)
+{
+    struct layers *layers = sealing->snapshots->layers;
+    struct head marked = sealing->was;
+    int rc =
+        layers_name(layers, sealing->was.top, &sealing->layer, sealing->err);
+
+    if (rc < 0) {
+        return rc;
+    }
+    marked.seal = sealing->layer;
+    sealing->next.top = sealing->layer;
+    rc = head_write(sealing->ask->dir, &marked, sealing->err);
+    crash_point("local-seal-marked");
+    if (rc == 0) {
+        rc = layers_take(layers, sealing->layer, sealing->ask->dir,
+                         sealing->upper, sealing->err);
+        sealing->taken = rc == 0;
+    }
+    crash_point("local-seal-taken");
+    return rc;
+}
+
+static int move(struct sealing *sealing)
+{
+    const struct snapshots_seal *ask = sealing->ask;
+    struct volumes *volumes = sealing->snapshots->volumes;
+    int rc = volume_mount_as(volumes, ask->sandbox, &sealing->next, ask->limits,
+                             &sealing->mount, sealing->err);
+
+    if (rc == 0 && ask->box) {
+        rc = box_move(ask->box, sealing->mount, ask->limits, sealing->err);
+    }
+    crash_point("local-seal-moved");
+    if (rc == 0) {
+        sealing->mount =
+            volume_swap(volumes, ask->sandbox->number, sealing->mount);
+        sealing->moved = true;
+        rc = head_write(ask->dir, &sealing->next, sealing->err);
+    }
+    crash_point("local-seal-noted");
+    return rc;
+}
+
+static int move_back(struct sealing *sealing, struct err *err)
+{
+    struct cancel never = CANCEL_NEVER;
+    const struct limits limits = {.deadline_ms = clock_deadline(10000),
+                                  .cancel = &never};
+    const struct snapshots_seal *ask = sealing->ask;
+    int rc = 0;
+
+    if (sealing->moved) {
+        sealing->mount = volume_swap(sealing->snapshots->volumes,
+                                     ask->sandbox->number, sealing->mount);
+    }
+    if (sealing->moved && ask->box) {
+        int old =
+            volume_mount(sealing->snapshots->volumes, ask->sandbox->number);
+
+        rc = old < 0 ? -ESTALE : box_move(ask->box, old, &limits, err);
+        cleanup_fd(&old);
+    }
+    return rc;
+}
+
+/* All is as it was; or, where that fails, the workspace cannot be used. */
+static int undo(struct sealing *sealing)
+{
+    struct err err = ERR_INIT;
+    struct layers *layers = sealing->snapshots->layers;
+    const struct snapshots_seal *ask = sealing->ask;
+    int rc = move_back(sealing, &err);
+
+    if (rc == 0 && sealing->taken) {
+        rc = layers_give_back(layers, sealing->layer, ask->dir, sealing->upper,
+                              &err);
+    } else if (sealing->layer) {
+        layers_unref(layers, sealing->layer);
+    }
+    if (rc == 0 && sealing->layer) {
+        rc = head_write(ask->dir, &sealing->was, &err);
+    }
+    if (rc == 0) {
+        char work[HEAD_NAME_SIZE];
+
+        volume_name_work(&sealing->next, work);
+        snapshots_discard(sealing->snapshots, ask->dir, sealing->fresh);
+        snapshots_discard(sealing->snapshots, ask->dir, work);
+    }
+    return rc;
+}
+
+struct closing {
+    struct snapshots *snapshots;
+    int fd;
+};
+
+/* Who closes a mount last takes it down, which takes long. */
+static void close_late(void *arg)
+{
+    struct closing *closing = arg;
+    struct pollfd end = {.fd = closing->snapshots->closing.fd,
+                         .events = POLLIN};
+
+    (void)poll(&end, 1, LINGER_MS);
+    cleanup_fd(&closing->fd);
+    free(closing);
+}
+
+static void close_later(struct snapshots *snapshots, int fd)
+{
+    struct closing *closing = malloc(sizeof(*closing));
+
+    if (closing) {
+        *closing = (struct closing){.snapshots = snapshots, .fd = fd};
+        if (workers_run(snapshots->closers, close_late, closing) == 0) {
+            return;
+        }
+    }
+    free(closing);
+    cleanup_fd(&fd);
+}
+
+static void finish(struct sealing *sealing, struct snapshots_sealed *out)
+{
+    struct snapshots *snapshots = sealing->snapshots;
+    char work[HEAD_NAME_SIZE];
+
+    volume_name_work(&sealing->was, work);
+    snapshots_discard(snapshots, sealing->ask->dir, work);
+    /* The name's reference is the head's; and one for the caller. */
+    (void)layers_ref(snapshots->layers, sealing->layer);
+    layers_unref(snapshots->layers, sealing->was.top);
+    out->head = sealing->next;
+    out->layer = sealing->layer;
+    out->upper = TAKE_FD(sealing->made);
+}
+
+int snapshots_seal(struct snapshots *snapshots,
+                   const struct snapshots_seal *ask,
+                   struct snapshots_sealed *out, struct err *err)
+{
+    struct sealing sealing = {.ask = ask,
+                              .snapshots = snapshots,
+                              .err = err,
+                              .was = *ask->head,
+                              .next = *ask->head,
+                              .made = -1,
+                              .mount = -1};
+    int rc;
+
+    head_upper(&sealing.was, sealing.upper);
+    rc = make_fresh(&sealing);
+    if (rc == 0) {
+        rc = make_layer(&sealing);
+    }
+    if (rc == 0) {
+        rc = move(&sealing);
+    }
+    if (rc == 0) {
+        finish(&sealing, out);
+        close_later(snapshots, TAKE_FD(sealing.mount));
+    } else {
+        out->undone = undo(&sealing) == 0;
+    }
+    cleanup_fd(&sealing.mount);
+    cleanup_fd(&sealing.made);
+    return rc;
+}
+
+/* ---- After a crash ---- */
+
+int snapshots_seal_undo(struct snapshots *snapshots, int dir, struct head *head,
+                        struct err *err)
+{
+    char upper[HEAD_NAME_SIZE];
+    const uint64_t layer = head->seal;
+    int rc = 0;
+
+    head_upper(head, upper);
+    if (!volume_has(dir, upper) && layers_ref(snapshots->layers, layer)) {
+        rc = layers_give_back(snapshots->layers, layer, dir, upper, err);
+    }
+    head->seal = 0;
+    return rc == 0 ? head_write(dir, head, err) : rc;
+}

@@ -1,0 +1,234 @@
+/* What a session has written becomes a checkpoint's layer as it is. */
+#include "core/clock.h"
+#include "providers/local/snapshots.h"
+#include "tests/cmocka.h"
+#include "tests/contract/local_snapshots.h"
+#include "tests/contract/snapshots_model.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    FILES = 3000
+};
+
+static int sh(struct model *model, const char *script, const char *expect)
+{
+    return bench_sh(model->bench, &model->box, script, expect);
+}
+
+static void begin(void **state, struct model *model)
+{
+    if (geteuid() != 0) {
+        skip(); /* Nothing is sealed there. */
+    }
+    model_still = true;
+    model_make(*state, model);
+}
+
+static void end(struct model *model)
+{
+    model_still = false;
+    model_end(model);
+}
+
+static void write_many(struct model *model)
+{
+    char script[256];
+
+    (void)snprintf(script, sizeof(script),
+                   "mkdir -p many/deep; cd many; i=0; "
+                   "while [ $i -lt %d ]; do echo $i >f$i; i=$((i + 1)); done; "
+                   "echo x >deep/x; ln -s deep link; chmod 750 deep",
+                   FILES);
+    assert_int_equal(sh(model, script, ""), 0);
+}
+
+static struct snapshot_made take(struct model *model, uint64_t key)
+{
+    int64_t began = clock_wall_us();
+    struct snapshot_made made = model_take_only(model, key, NULL);
+    int64_t took = clock_wall_us() - began;
+    char command[4 * BENCH_PATH];
+    char root[BENCH_PATH];
+    int fd = model_root(model, root);
+
+    print_message("%s: %u changed, %u us\n", made.moved ? "sealed" : "copied",
+                  (unsigned)made.changed, (unsigned)took);
+    (void)snprintf(command, sizeof(command),
+                   "mkdir %s/%u && cp -a /proc/%d/fd/%d/. %s/%u", model->copies,
+                   (unsigned)key, (int)getpid(), fd, model->copies,
+                   (unsigned)key);
+    assert_int_equal(system(command), 0);
+    (void)close(fd);
+    return made;
+}
+
+static void what_is_large_is_sealed(void **state)
+{
+    struct model model;
+    struct snapshot_made made;
+
+    begin(state, &model);
+    assert_int_equal(sh(&model, "echo kept >/tmp/kept; echo a >a", ""), 0);
+    made = take(&model, 1);
+    assert_false(made.moved);
+    assert_int_equal(made.changed, 1);
+    write_many(&model);
+    made = take(&model, 2);
+    assert_true(made.moved);
+    assert_int_equal(made.changed, FILES + 4);
+    model_check(&model, 1);
+    model_check(&model, 2);
+    model_check_changes(&model, 1, 2, 2);
+
+    /* The sandbox has gone on, and sees the workspace. */
+    assert_int_equal(
+        sh(&model, "cat /tmp/kept a many/f17 many/link/x", "kept\na\n17\nx\n"),
+        0);
+    assert_int_equal(sh(&model, "ls many | wc -l", "3002\n"), 0);
+    assert_int_equal(
+        sh(&model, "grep -c ' /workspace ' /proc/self/mountinfo", "1\n"), 0);
+    assert_int_equal(sh(&model,
+                        "rm many/f1; echo new >many/f2; mv many/deep moved; "
+                        "echo n >n",
+                        ""),
+                     0);
+    made = take(&model, 3);
+    assert_false(made.moved);
+    /* f1, f2, n, and two names with one file of `deep`. */
+    assert_int_equal(made.changed, 6);
+    assert_int_equal(sh(&model, "chmod 700 many; mkdir many/e", ""), 0);
+    assert_int_equal(model_take_only(&model, 4, NULL).changed, 2);
+    assert_int_equal(sh(&model, "echo z >many/e/z; rmdir many/e || :", NULL),
+                     0);
+    assert_int_equal(model_take_only(&model, 5, NULL).changed, 1);
+    assert_int_equal(sh(&model, "rm -r many/e; chmod 755 many", ""), 0);
+    for (uint64_t key = 1; key <= 3; key++) {
+        model_check(&model, key);
+        model_check_changes(&model, key, 0, 3);
+    }
+    model_check_changes(&model, 2, 3, 3);
+    assert_int_equal(model_take_only(&model, 6, NULL).changed, 2);
+    made = model_take_only(&model, 7, NULL);
+    assert_int_equal(made.changed, 0);
+    model_restore(&model, 2);
+    model_check_now(&model, 2);
+    model_restore(&model, 3);
+    model_check_now(&model, 3);
+    end(&model);
+}
+
+static void seal_on_seal_shows_the_same(void **state)
+{
+    struct model model;
+    struct model fork;
+
+    begin(state, &model);
+    for (unsigned key = 1; key <= 4; key++) {
+        char script[128];
+
+        (void)snprintf(script, sizeof(script), "rm -rf many; mkdir d%u", key);
+        assert_int_equal(sh(&model, script, ""), 0);
+        write_many(&model);
+        assert_true(take(&model, key).moved);
+        assert_int_equal(
+            sh(&model, "grep -c ' /workspace ' /proc/self/mountinfo", "1\n"),
+            0);
+    }
+    for (unsigned key = 1; key <= 4; key++) {
+        model_check(&model, key);
+    }
+    model_fork(&model, 3, &fork);
+    model_check_now(&fork, 3);
+    assert_int_equal(sh(&fork, "rm -r many", ""), 0);
+    model_check(&model, 3);
+    model_end(&fork);
+    end(&model);
+}
+
+/* Another checkpoint after each says that nothing has changed. */
+static void nothing_is_counted_twice(void **state)
+{
+    struct model model;
+
+    begin(state, &model);
+    write_many(&model);
+    assert_true(model_take_only(&model, 1, NULL).moved);
+    assert_int_equal(model_take_only(&model, 2, NULL).changed, 0);
+    bench_reopen(*state);
+    assert_int_equal(model_take_only(&model, 3, NULL).changed, 0);
+    end(&model);
+}
+
+static void what_holds_the_workspace_keeps_it(void **state)
+{
+    struct model model;
+
+    begin(state, &model);
+    write_many(&model);
+    assert_int_equal(
+        sh(&model, "(cd many; sleep 60) >/dev/null 2>&1 & echo $! >/tmp/pid",
+           ""),
+        0);
+    assert_false(take(&model, 1).moved);
+    assert_int_equal(sh(&model, "kill $(cat /tmp/pid); sleep 0.2", ""), 0);
+    model_still = false; /* Something is open. */
+    assert_false(model_take_only(&model, 2, NULL).moved);
+    model_still = true;
+    assert_true(model_take_only(&model, 3, NULL).moved);
+    model_check(&model, 1);
+    end(&model);
+}
+
+/* Their names would part when one of them is written. */
+static void files_with_more_names_stay_one(void **state)
+{
+    struct model model;
+
+    begin(state, &model);
+    write_many(&model);
+    assert_int_equal(sh(&model, "ln many/f5 same", ""), 0);
+    assert_false(take(&model, 1).moved);
+    assert_int_equal(sh(&model, "echo both >same; cat many/f5", "both\n"), 0);
+    model_check(&model, 1);
+    end(&model);
+}
+
+static void a_paused_workspace_is_sealed(void **state)
+{
+    struct model model;
+    struct err err = ERR_INIT;
+
+    begin(state, &model);
+    write_many(&model);
+    model.bench->limits.deadline_ms = clock_deadline(20000);
+    assert_int_equal(provider_pause(model.bench->provider, &model.box.sandbox,
+                                    &model.bench->limits, &err),
+                     0);
+    assert_true(take(&model, 1).moved);
+    assert_int_equal(provider_resume(model.bench->provider, &model.box.sandbox,
+                                     &model.bench->limits, &err),
+                     0);
+    model_check_now(&model, 1);
+    assert_int_equal(sh(&model, "cat many/f5; rm many/f5", "5\n"), 0);
+    model_check(&model, 1);
+    end(&model);
+}
+
+int suite_snapshots_seal(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_large_is_sealed),
+        cmocka_unit_test(seal_on_seal_shows_the_same),
+        cmocka_unit_test(nothing_is_counted_twice),
+        cmocka_unit_test(what_holds_the_workspace_keeps_it),
+        cmocka_unit_test(files_with_more_names_stay_one),
+        cmocka_unit_test(a_paused_workspace_is_sealed),
+    };
+
+    return cmocka_run_group_tests_name("seal", tests, bench_group_setup,
+                                       bench_group_teardown);
+}
