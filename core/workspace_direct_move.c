@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 enum {
-    NODES_MOST = 4096 /* More would take too long. */
+    NODES_MOST = 32768 /* More would take too long. */
 };
 
 /* A node on its way. */
@@ -21,8 +21,9 @@ struct mover {
     struct direct_node *node;   /* Referenced. */
     struct direct_node *parent; /* Of those that move, or the root; or NULL. */
     char *path;
-    int fd; /* In the new directory; -1: it is not found. */
-    struct direct_key key;
+    bool found;            /* In the new directory, */
+    int fd;                /* open where it has been open; or -1; */
+    struct direct_key key; /* and as this one. */
 };
 
 struct moving {
@@ -93,10 +94,21 @@ static bool is_at_its_place(const struct mover *mover, int old)
            (attr.st_mode & S_IFMT) == node->type;
 }
 
+static bool is_open(struct direct_node *node)
+{
+    bool open = direct_fd_try(node) >= 0;
+
+    if (open) {
+        direct_fd_put(node);
+    }
+    return open;
+}
+
+/* There may be more than may be open: the others are opened when used. */
 static void find(struct mover *mover, int old, int root)
 {
+    AUTO_FD int fd = -1;
     struct stat attr;
-    int fd;
 
     if (!mover->path || !is_at_its_place(mover, old)) {
         return;
@@ -105,9 +117,9 @@ static void find(struct mover *mover, int old, int root)
     if (fd >= 0 && fstat(fd, &attr) == 0 &&
         (attr.st_mode & S_IFMT) == mover->node->type) {
         mover->key = (struct direct_key){attr.st_dev, attr.st_ino};
-        mover->fd = TAKE_FD(fd);
+        mover->found = true;
+        mover->fd = is_open(mover->node) ? TAKE_FD(fd) : -1;
     }
-    cleanup_fd(&fd);
 }
 
 /* One that is not found has a key that no file has. */
@@ -129,7 +141,7 @@ static void change_keys(struct moving *moving, const struct direct_key *root)
         if (mover->parent) {
             mover->node->parent = mover->parent->key;
         }
-        if (mover->fd >= 0) {
+        if (mover->found) {
             direct_node_hash_locked(d, mover->node);
         }
     }

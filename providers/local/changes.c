@@ -114,7 +114,8 @@ static bool is_dot(const char *name)
     return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
 }
 
-/* Adds what a directory has; one that is not there has nothing. */
+/* Adds what a directory has; one that is not there, or shut to us, has nothing.
+ */
 static int list(struct names *names, int top, const char *path)
 {
     int fd = below_open(top, path, O_RDONLY | O_DIRECTORY);
@@ -125,7 +126,8 @@ static int list(struct names *names, int top, const char *path)
     if (!dir) {
         rc = fd < 0 ? fd : -ENOMEM;
         cleanup_fd(&fd);
-        return rc == -ENOENT || rc == -ENOTDIR || rc == -ELOOP || rc == -EXDEV
+        return rc == -ENOENT || rc == -ENOTDIR || rc == -ELOOP ||
+                       rc == -EXDEV || rc == -EACCES
                    ? 0
                    : rc;
     }
@@ -272,6 +274,16 @@ static int judge_both(struct walk *walk, const struct item *item,
     return rc == 0 && !same ? tell(walk, 'M', item->path, err) : rc;
 }
 
+/* What is shut to us cannot be told. */
+static int skip_shut(int rc, struct err *err)
+{
+    if (rc == -EACCES) {
+        err_clear(err);
+        rc = 0;
+    }
+    return rc;
+}
+
 static int judge(struct walk *walk, const struct item *item, struct err *err)
 {
     struct compare_file now;
@@ -280,14 +292,18 @@ static int judge(struct walk *walk, const struct item *item, struct err *err)
     int rc = compare_find(walk->dirs->now, item->path, &now, err);
 
     if (rc < 0) {
-        return rc;
+        return skip_shut(rc, err);
     }
     rc = compare_find(base, item->path, &then, err);
-    if (rc == 0 && now.fd < 0 && then.fd >= 0) {
+    if (rc < 0) {
+        cleanup_fd(&now.fd);
+        return skip_shut(rc, err);
+    }
+    if (now.fd < 0 && then.fd >= 0) {
         rc = tell(walk, 'D', item->path, err);
-    } else if (rc == 0 && now.fd >= 0 && then.fd < 0) {
+    } else if (now.fd >= 0 && then.fd < 0) {
         rc = judge_added(walk, item->path, &now, err);
-    } else if (rc == 0 && now.fd >= 0) {
+    } else if (now.fd >= 0) {
         rc = judge_both(walk, item, &now, &then, err);
     }
     cleanup_fd(&now.fd);

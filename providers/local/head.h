@@ -69,10 +69,11 @@ MUST_USE int head_find_key(int dir, uint64_t key, uint64_t *out,
  * @param dir   of the session
  * @param key   of the checkpoint
  * @param layer of it
+ * @param like  a checkpoint of that layer, if it is still there; or 0
  * @param err   filled on failure
  * @return 0, -EEXIST, or another negative errno
  */
-MUST_USE int head_add_key(int dir, uint64_t key, uint64_t layer,
+MUST_USE int head_add_key(int dir, uint64_t key, uint64_t layer, uint64_t like,
                           struct err *err);
 
 /** @param dir of the session @param key forgotten; none is fine @param err

@@ -6,6 +6,7 @@
 #include "providers/local/copy.h"
 #include "providers/local/note.h"
 #include "providers/local/parts.h"
+#include "providers/local/shut.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -103,8 +104,11 @@ static int put_copy(struct lay *lay, const struct scan_node *node)
 static int put_regular(struct lay *lay, struct scan_node *node)
 {
     struct scan_node **first;
-    int rc;
+    int rc = lay->plan->shut ? shut_open(lay->plan->shut, node) : 0;
 
+    if (rc < 0) {
+        return fail(lay, rc, node->name);
+    }
     if (node->links < 2) {
         return lay->plan->parts && node->size >= parts_least()
                    ? put_big(lay, node)

@@ -17,6 +17,7 @@ struct lay_plan {
     int dst;                         /* Empty; becomes the layer. */
     const struct parts_place *parts; /* Where big files may be in parts: over
                                       * the layers below; NULL: nowhere. */
+    struct shut *shut;               /* Opens files of src; or NULL. */
 };
 
 /* What it took. */

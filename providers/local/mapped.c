@@ -2,6 +2,9 @@
 #include "providers/local/mapped.h"
 
 #include "core/cleanup.h"
+#include "providers/local/below.h"
+#include "providers/local/note.h"
+#include "providers/local/scan.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -12,28 +15,54 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 
-struct mapped {
-    dev_t dev; /* Of the workspace. */
-    char **paths;
-    size_t count;
-    size_t room;
+#define GONE " (deleted)"
+
+/* The kernel's note of where a file was copied from: a handle. */
+enum {
+    HANDLE_SIZE = 256,
+    HANDLE_TYPE = 4, /* Offsets: of the kind, */
+    HANDLE_INO = 21, /* and of the number in the following kinds of them. */
+    FILEID_INO32_GEN = 1,
+    FILEID_INO32_GEN_PARENT = 2
 };
 
-static int add(struct mapped *mapped, const char *path)
+/* A search. */
+struct finding {
+    dev_t dev; /* Of the workspace. */
+    struct mapped found;
+};
+
+static int add_path(struct mapped *mapped, const char *path)
 {
-    if (mapped->count + 1 >= mapped->room) {
-        size_t room = mapped->room ? mapped->room * 2 : 16;
-        void *wide = realloc(mapped->paths, room * sizeof(char *));
+    if (mapped->path_count + 1 >= mapped->path_room) {
+        size_t room = mapped->path_room ? mapped->path_room * 2 : 16;
+        void *wide = reallocarray(mapped->paths, room, sizeof(char *));
 
         if (!wide) {
             return -ENOMEM;
         }
         mapped->paths = wide;
-        mapped->room = room;
+        mapped->path_room = room;
     }
-    mapped->paths[mapped->count] = strdup(path);
-    mapped->paths[mapped->count + 1] = NULL;
-    return mapped->paths[mapped->count++] ? 0 : -ENOMEM;
+    mapped->paths[mapped->path_count] = strdup(path);
+    mapped->paths[mapped->path_count + 1] = NULL;
+    return mapped->paths[mapped->path_count++] ? 0 : -ENOMEM;
+}
+
+static int add_ino(struct mapped *mapped, uint64_t ino)
+{
+    if (mapped->ino_count == mapped->ino_room) {
+        size_t room = mapped->ino_room ? mapped->ino_room * 2 : 16;
+        void *wide = reallocarray(mapped->inos, room, sizeof(*mapped->inos));
+
+        if (!wide) {
+            return -ENOMEM;
+        }
+        mapped->inos = wide;
+        mapped->ino_room = room;
+    }
+    mapped->inos[mapped->ino_count++] = ino;
+    return 0;
 }
 
 /* The kernel writes a newline in a name as \012. */
@@ -48,37 +77,46 @@ static void unescape(char *path)
     }
 }
 
-static int take_line(struct mapped *mapped, char *line)
+/* A name that ends so need not be gone. */
+static bool may_be_gone(const char *path)
+{
+    size_t len = strlen(path);
+
+    return len > strlen(GONE) && strcmp(path + len - strlen(GONE), GONE) == 0;
+}
+
+static int take_path(struct mapped *mapped, char *path, uint64_t ino)
+{
+    int rc = add_path(mapped, path);
+
+    if (rc == 0 && strstr(path, "\\012")) {
+        unescape(path);
+        rc = add_path(mapped, path);
+    }
+    return rc == 0 && may_be_gone(path) ? add_ino(mapped, ino) : rc;
+}
+
+static int take_line(struct finding *finding, char *line)
 {
     static const char top[] = WIRE_WORKSPACE "/";
     char rights[5];
     unsigned major = 0;
     unsigned minor = 0;
+    uint64_t ino = 0;
     int at = 0;
-    char *path;
-    int rc;
 
     line[strcspn(line, "\n")] = '\0';
-    if (sscanf(line, "%*s %4s %*s %x:%x %*s %n", rights, &major, &minor, &at) <
-            3 ||
-        rights[3] != 's' || makedev(major, minor) != mapped->dev || at == 0) {
+    if (sscanf(line, "%*s %4s %*s %x:%x %" SCNu64 " %n", rights, &major, &minor,
+               &ino, &at) < 4 ||
+        rights[3] != 's' || makedev(major, minor) != finding->dev || at == 0 ||
+        strncmp(line + at, top, strlen(top)) != 0) {
         return 0;
     }
-    path = line + at;
-    if (strncmp(path, top, strlen(top)) != 0) {
-        return 0;
-    }
-    path += strlen(top);
-    rc = add(mapped, path);
-    if (rc == 0 && strstr(path, "\\012")) {
-        unescape(path);
-        rc = add(mapped, path);
-    }
-    return rc;
+    return take_path(&finding->found, line + at + strlen(top), ino);
 }
 
 /* One that has just ended has nothing mapped. */
-static int take_process(struct mapped *mapped, long pid)
+static int take_process(struct finding *finding, long pid)
 {
     AUTO_FREE char *line = NULL;
     size_t room = 0;
@@ -89,7 +127,7 @@ static int take_process(struct mapped *mapped, long pid)
     (void)snprintf(path, sizeof(path), "/proc/%ld/maps", pid);
     file = fopen(path, "re");
     while (file && rc == 0 && getline(&line, &room, file) > 0) {
-        rc = take_line(mapped, line);
+        rc = take_line(finding, line);
     }
     if (file) {
         (void)fclose(file);
@@ -97,7 +135,7 @@ static int take_process(struct mapped *mapped, long pid)
     return rc;
 }
 
-static int take_group(struct mapped *mapped, int group)
+static int take_group(struct finding *finding, int group)
 {
     int fd = openat(group, "cgroup.procs", O_RDONLY | O_CLOEXEC);
     FILE *file = fd < 0 ? NULL : fdopen(fd, "r");
@@ -109,26 +147,26 @@ static int take_group(struct mapped *mapped, int group)
         return 0;
     }
     while (rc == 0 && fgets(line, sizeof(line), file)) {
-        rc = take_process(mapped, strtol(line, NULL, 10));
+        rc = take_process(finding, strtol(line, NULL, 10));
     }
     (void)fclose(file);
     return rc;
 }
 
 /* The sandbox's group and those of its commands. */
-static int take_groups(struct mapped *mapped, int group)
+static int take_groups(struct finding *finding, int group)
 {
     int fd = openat(group, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *dir = fd < 0 ? NULL : fdopendir(fd);
     const struct dirent *entry;
-    int rc = dir ? take_group(mapped, group) : -errno;
+    int rc = dir ? take_group(finding, group) : -errno;
 
     while (rc == 0 && (entry = readdir(dir))) {
         if (entry->d_type == DT_DIR && entry->d_name[0] != '.') {
             AUTO_FD int below = openat(group, entry->d_name,
                                        O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
-            rc = below < 0 ? 0 : take_group(mapped, below);
+            rc = below < 0 ? 0 : take_group(finding, below);
         }
     }
     if (dir) {
@@ -227,7 +265,7 @@ static int add_all_children(struct pids *pids, long pid)
 }
 
 /* What runs in a sandbox comes from its process 1, or becomes its child. */
-static int take_below(struct mapped *mapped, long init)
+static int take_below(struct finding *finding, long init)
 {
     struct pids pids = {.count = 0};
     int rc = add_pid(&pids, init);
@@ -235,7 +273,7 @@ static int take_below(struct mapped *mapped, long init)
     while (rc == 0 && pids.count > 0) {
         long pid = pids.pids[--pids.count];
 
-        rc = take_process(mapped, pid);
+        rc = take_process(finding, pid);
         if (rc == 0) {
             rc = add_all_children(&pids, pid);
         }
@@ -244,30 +282,89 @@ static int take_below(struct mapped *mapped, long init)
     return rc;
 }
 
-int mapped_find(const struct box *box, int workspace, char ***out,
+int mapped_find(const struct box *box, int workspace, struct mapped *out,
                 struct err *err)
 {
-    struct mapped mapped = {0};
+    struct finding finding = {.found = {.paths = NULL}};
     struct stat attr;
     int rc = fstat(workspace, &attr) < 0 ? -errno : 0;
 
-    mapped.dev = attr.st_dev;
+    finding.dev = attr.st_dev;
     if (rc == 0) {
-        rc = box->cgroup >= 0 ? take_groups(&mapped, box->cgroup)
-                              : take_below(&mapped, pid_of(box));
+        rc = box->cgroup >= 0 ? take_groups(&finding, box->cgroup)
+                              : take_below(&finding, pid_of(box));
     }
     if (rc < 0) {
-        mapped_free(mapped.paths);
+        mapped_done(&finding.found);
         return err_set(err, -rc, "cannot look at the sandbox's memory");
     }
-    *out = mapped.paths;
+    *out = finding.found;
     return 0;
 }
 
-void mapped_free(char **paths)
+void mapped_done(struct mapped *mapped)
 {
-    for (size_t i = 0; paths && paths[i]; i++) {
-        free(paths[i]);
+    for (size_t i = 0; i < mapped->path_count; i++) {
+        free(mapped->paths[i]);
     }
-    free(paths);
+    free(mapped->paths);
+    free(mapped->inos);
+    *mapped = (struct mapped){.paths = NULL};
+}
+
+/* ---- Those whose name is gone ---- */
+
+static bool has(const struct mapped *mapped, uint64_t ino)
+{
+    for (size_t i = 0; i < mapped->ino_count; i++) {
+        if (mapped->inos[i] == ino) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Whether a file that was copied from below was one of them there: it may be
+ * mapped as that. Its note is a handle; where there is none in it, or one that
+ * has the number elsewhere, it may be any. */
+static bool was_one(const struct mapped *mapped, int fd)
+{
+    unsigned char note[HANDLE_SIZE];
+    ssize_t size = note_get(fd, NOTE_ORIGIN, (char *)note, sizeof(note));
+    uint32_t ino;
+
+    if (size < HANDLE_INO + (ssize_t)sizeof(ino) ||
+        (note[HANDLE_TYPE] != FILEID_INO32_GEN &&
+         note[HANDLE_TYPE] != FILEID_INO32_GEN_PARENT)) {
+        return size >= 0;
+    }
+    memcpy(&ino, note + HANDLE_INO, sizeof(ino));
+    return has(mapped, ino);
+}
+
+/* By the number that the workspace shows at its place, or has shown. */
+static bool is_one(const struct mapped *mapped, const struct scan_node *node,
+                   int workspace, int upper)
+{
+    AUTO_FREE char *path = scan_path(node);
+    AUTO_FD int fd = path ? below_open(workspace, path, O_PATH) : -1;
+    AUTO_FD int own =
+        path ? below_open(upper, path, O_RDONLY | O_NONBLOCK) : -1;
+    struct stat attr;
+
+    return (fd >= 0 && fstat(fd, &attr) == 0 && has(mapped, attr.st_ino)) ||
+           (own >= 0 && was_one(mapped, own));
+}
+
+void mapped_mark(const struct mapped *mapped, int workspace, int upper,
+                 struct scan_node *top)
+{
+    struct scan_node *node = mapped->ino_count > 0 ? scan_walk(top) : NULL;
+
+    while (node) {
+        if (S_ISREG(node->mode) && is_one(mapped, node, workspace, upper)) {
+            scan_loosen(node);
+        }
+        node = scan_walk(node);
+    }
 }

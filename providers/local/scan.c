@@ -4,6 +4,7 @@
 #include "core/cleanup.h"
 #include "providers/local/copy.h"
 #include "providers/local/note.h"
+#include "providers/local/shut.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -107,6 +108,34 @@ struct scan_node *scan_find(const struct scan_node *dir, const char *name)
     return NULL;
 }
 
+struct scan_node *scan_at(struct scan_node *top, const char *path)
+{
+    struct scan_node *node = top;
+    char name[NAME_MAX + 1];
+
+    while (node && *path) {
+        size_t len = strcspn(path, "/");
+
+        if (len > NAME_MAX) {
+            return NULL;
+        }
+        memcpy(name, path, len);
+        name[len] = '\0';
+        path += len + (path[len] == '/');
+        node = len ? scan_find(node, name) : node;
+    }
+    return node;
+}
+
+struct scan_node *scan_walk(struct scan_node *node)
+{
+    while (node && node->at == node->count) {
+        node->at = 0;
+        node = node->parent;
+    }
+    return node ? node->below[node->at++] : NULL;
+}
+
 char *scan_path(const struct scan_node *node)
 {
     size_t size = 0;
@@ -154,6 +183,13 @@ static void need(struct scan_node *node)
     }
 }
 
+void scan_loosen(struct scan_node *node)
+{
+    node->loose = true;
+    node->changed = true;
+    need(node);
+}
+
 static bool is_same(const struct scan_node *old, const struct scan_node *node)
 {
     return old && old->ino == node->ino && old->ctime_ns == node->ctime_ns &&
@@ -178,7 +214,7 @@ static void read_notes(int fd, struct scan_node *node)
     ssize_t size = note_get(fd, NOTE_OPAQUE, value, sizeof(value));
 
     node->opaque = size == 1 && value[0] == 'y';
-    node->copied = note_get(fd, NOTE_ORIGIN, value, sizeof(value)) > 0;
+    node->copied = note_get(fd, NOTE_ORIGIN, value, sizeof(value)) >= 0;
     size = note_get(fd, NOTE_REDIRECT, value, sizeof(value));
     node->moved = size > 0 ? hash(value, size) : 0;
 }
@@ -382,6 +418,13 @@ static int check_place(const struct look *look, int fd,
                : -ESTALE;
 }
 
+static int step_in(const struct look *look, int *fd, struct scan_node *dir)
+{
+    int rc = look->ask->shut ? shut_open(look->ask->shut, dir) : 0;
+
+    return rc == 0 ? copy_step_in(fd, dir->name) : rc;
+}
+
 static int walk(struct look *look)
 {
     struct scan_node *dir = look->top;
@@ -396,7 +439,7 @@ static int walk(struct look *look)
         if (!next && dir == look->top) {
             return 0;
         }
-        rc = next ? copy_step_in(&fd, next->name) : copy_step_out(&fd);
+        rc = next ? step_in(look, &fd, next) : copy_step_out(&fd);
         if (rc == 0) {
             rc = check_place(look, fd, next ? next : dir->parent);
         }
@@ -443,34 +486,13 @@ static void join_links(struct look *look)
     }
 }
 
-static struct scan_node *find_path(struct scan_node *top, const char *path)
-{
-    struct scan_node *node = top;
-    char name[NAME_MAX + 1];
-
-    while (node && *path) {
-        size_t len = strcspn(path, "/");
-
-        if (len > NAME_MAX) {
-            return NULL;
-        }
-        memcpy(name, path, len);
-        name[len] = '\0';
-        path += len + (path[len] == '/');
-        node = len ? scan_find(node, name) : node;
-    }
-    return node;
-}
-
 static void mark_loose(struct scan_node *top, const char *const *paths)
 {
     for (; paths && *paths; paths++) {
-        struct scan_node *node = find_path(top, *paths);
+        struct scan_node *node = scan_at(top, *paths);
 
         if (node && S_ISREG(node->mode)) {
-            node->loose = true;
-            node->changed = true;
-            need(node);
+            scan_loosen(node);
         }
     }
 }

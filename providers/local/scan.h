@@ -14,6 +14,8 @@
 #include <stdint.h>
 #include <sys/stat.h>
 
+struct shut;
+
 /* A name. */
 struct scan_node {
     struct scan_node *parent;
@@ -44,6 +46,7 @@ struct scan_node {
 /* What is looked at. */
 struct scan_ask {
     int dir;                      /* The layer, readable. */
+    struct shut *shut;            /* Opens directories of it; or NULL. */
     const struct scan_node *old;  /* As it was; NULL: it was empty. */
     const struct scan_node *skip; /* Without the names in there; or NULL. */
     bool plain;                   /* No layer: nothing hides or moves. */
@@ -70,6 +73,17 @@ void scan_free(struct scan_node *top);
 
 /** @param dir a directory @param name in it @return its node, or NULL */
 struct scan_node *scan_find(const struct scan_node *dir, const char *name);
+
+/** @param node a file that may change without a change of its times: counts as
+ *  changed */
+void scan_loosen(struct scan_node *node);
+
+/** @param top a tree @param path in it @return its node, or NULL */
+struct scan_node *scan_at(struct scan_node *top, const char *path);
+
+/** @param node the top one at first @return the next of all nodes of a tree, a
+ *  directory before what is in it; NULL at the end: then it may begin anew */
+struct scan_node *scan_walk(struct scan_node *node);
 
 /** @param node a node @return its path, relative to the top, to free(); NULL
  *  without memory */

@@ -4,6 +4,7 @@
 #include "core/cleanup.h"
 #include "providers/local/layers.h"
 #include "providers/local/seen.h"
+#include "providers/local/shut.h"
 #include "providers/local/volume.h"
 #include "providers/local/volume_priv.h"
 
@@ -115,7 +116,7 @@ static int undo_seal(struct snapshots *snapshots, int dir, const char *name,
     void *more = reallocarray(snapshots->cut, snapshots->cuts + 1,
                               sizeof(*snapshots->cut));
     if (!more) {
-        return err_set(err, ENOMEM, "out of memory");
+        return err_no_memory(err);
     }
     snapshots->cut = more;
     snapshots->cut[snapshots->cuts++] = strtoull(name, NULL, 10);
@@ -132,6 +133,17 @@ bool snapshots_was_cut(const struct snapshots *snapshots, uint64_t number)
     return false;
 }
 
+/* Of what a look has opened. */
+static int undo_look(int dir, const struct head *head, struct err *err)
+{
+    char name[HEAD_NAME_SIZE];
+    AUTO_FD int upper = -1;
+
+    head_upper(head, name);
+    upper = openat(dir, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    return shut_undo(dir, upper, err);
+}
+
 static int load_session(struct snapshots *snapshots, int sessions,
                         const char *name, struct err *err)
 {
@@ -145,6 +157,9 @@ static int load_session(struct snapshots *snapshots, int sessions,
     if (rc == 0 && head.seal) {
         cut = true;
         rc = undo_seal(snapshots, dir, name, &head, err);
+    }
+    if (rc == 0) {
+        rc = undo_look(dir, &head, err);
     }
     if (rc < 0) {
         return rc;
@@ -199,7 +214,7 @@ int snapshots_open(const struct snapshots_parts *parts, struct snapshots **out,
     rc = cancel_init(&snapshots->closing, err);
     snapshots->closers = rc < 0 ? NULL : workers_new(1);
     if (rc == 0 && !snapshots->closers) {
-        rc = err_set(err, ENOMEM, "out of memory");
+        rc = err_no_memory(err);
     }
     if (rc < 0) {
         snapshots_close(snapshots);

@@ -16,6 +16,7 @@ struct snapshot_state {
     uint64_t number; /* Of the session. */
     uint64_t upper;  /* Of its head, then. */
     uint64_t top;    /* The layer that shows it; a reference. */
+    uint64_t key;    /* A checkpoint that it is; 0: not known. */
     struct scan_node *tree;
 };
 
@@ -57,7 +58,8 @@ struct snapshots_seal {
     const struct limits *limits;
     int dir; /* Of the session. */
     const struct head *head;
-    int upper; /* Of it. */
+    int upper;              /* Of it, */
+    struct scan_node *tree; /* and what is in there. */
 };
 
 struct snapshots_sealed {

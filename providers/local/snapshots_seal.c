@@ -11,8 +11,10 @@
 #include "core/clock.h"
 #include "core/crash.h"
 #include "providers/local/copy.h"
+#include "providers/local/lay.h"
 #include "providers/local/layers.h"
 #include "providers/local/note.h"
+#include "providers/local/parts.h"
 #include "providers/local/volume.h"
 #include "providers/local/volume_priv.h"
 
@@ -27,6 +29,7 @@
 enum {
     ENTRIES = 2000,
     BYTES = 64 * 1024 * 1024,
+    PART = 4,
     DEEP_MOST = 100,  /* Layers; more make each look at a file slow. */
     LINGER_MS = 1000, /* By then nobody else has the old mount. */
 };
@@ -45,38 +48,44 @@ void snapshots_seal_from(uint64_t entries, uint64_t bytes)
 struct weight {
     uint64_t entries;
     uint64_t bytes;
-    bool tied; /* By names of one file: they would part when it is written. */
+    uint64_t small; /* Of that in small files: big ones are kept in parts, and
+                     * one in a layer is copied whole when it is written. */
 };
+
+/* Names of one file: they would part when it is written, in a layer. */
+static bool is_tied(const struct scan_node *node)
+{
+    return S_ISREG(node->mode) && node->links > 1;
+}
 
 static void weigh(const struct scan_node *node, struct weight *weight)
 {
+    const uint64_t size = S_ISREG(node->mode) ? node->size : 0;
+
     weight->entries++;
-    if (S_ISREG(node->mode)) {
-        weight->bytes += node->size;
-        weight->tied = weight->tied || node->links > 1;
-    }
+    weight->bytes += size;
+    weight->small += size < parts_least() ? size : 0;
 }
 
-/* The next of all nodes; no stack is needed. */
-static struct scan_node *next_node(struct scan_node *node)
+static void weigh_all(struct scan_node *top, struct weight *all,
+                      struct weight *tied)
 {
-    while (node && node->at == node->count) {
-        node->at = 0;
-        node = node->parent;
-    }
-    return node ? node->below[node->at++] : NULL;
-}
-
-static struct weight weigh_all(struct scan_node *top)
-{
-    struct weight weight = {0};
-    struct scan_node *node = next_node(top);
+    struct scan_node *node = scan_walk(top);
 
     while (node) {
-        weigh(node, &weight);
-        node = next_node(node);
+        weigh(node, all);
+        if (is_tied(node)) {
+            weigh(node, tied);
+        }
+        node = scan_walk(node);
     }
-    return weight;
+}
+
+/* What is tied is copied each time. */
+static bool is_little(const struct weight *part, const struct weight *all)
+{
+    return part->entries <= all->entries / PART &&
+           part->bytes <= all->bytes / PART;
 }
 
 static bool is_deep(struct snapshots *snapshots, uint64_t top)
@@ -92,18 +101,18 @@ static bool is_deep(struct snapshots *snapshots, uint64_t top)
 bool snapshots_worth_seal(struct snapshots *snapshots, const struct head *head,
                           struct scan_node *tree)
 {
-    struct weight weight;
+    struct weight all = {0};
+    struct weight tied = {0};
 
     /* Where the kernel cannot rename directories of layers it is to have few.
      */
     if (!note_trusted()) {
         return false;
     }
-    weight = weigh_all(tree);
-    return !weight.tied &&
-           (weight.entries > atomic_load(&least_entries) ||
-            weight.bytes > atomic_load(&least_bytes)) &&
-           !is_deep(snapshots, head->top);
+    weigh_all(tree, &all, &tied);
+    return (all.entries > atomic_load(&least_entries) ||
+            all.small > atomic_load(&least_bytes)) &&
+           is_little(&tied, &all) && !is_deep(snapshots, head->top);
 }
 
 /* ---- How ---- */
@@ -123,6 +132,56 @@ struct sealing {
     bool moved;
 };
 
+static bool has_tied(struct scan_node *top)
+{
+    struct scan_node *node = scan_walk(top);
+    bool any = false;
+
+    for (; node; node = scan_walk(node)) {
+        any = any || is_tied(node);
+    }
+    return any;
+}
+
+/* Only what is tied, and where it lies, is needed. */
+static void need_tied(struct scan_node *top)
+{
+    top->need = false;
+    for (struct scan_node *node = scan_walk(top); node;
+         node = scan_walk(node)) {
+        node->need = false;
+        node->cover = false;
+        node->expand = false;
+        for (struct scan_node *up = is_tied(node) ? node : NULL;
+             up && !up->need; up = up->parent) {
+            up->need = true;
+        }
+    }
+}
+
+/* It is written in the new directory from now on, over what becomes the layer.
+ */
+static int copy_tied(const struct sealing *sealing)
+{
+    const struct snapshots_seal *ask = sealing->ask;
+    const struct scan_ask look = {.dir = ask->upper};
+    struct lay_plan plan = {
+        .src = ask->upper, .merged = -1, .dst = sealing->made};
+    struct lay_sum sum = {0};
+    int rc;
+
+    if (!has_tied(ask->tree)) {
+        return 0;
+    }
+    rc = scan_take(&look, ask->limits, &plan.top, sealing->err);
+    if (rc == 0) {
+        need_tied(plan.top);
+        rc = lay_write(&plan, ask->limits, &sum, sealing->err);
+        scan_free(plan.top);
+    }
+    return rc;
+}
+
 static int make_fresh(struct sealing *sealing)
 {
     const struct snapshots_seal *ask = sealing->ask;
@@ -137,7 +196,9 @@ static int make_fresh(struct sealing *sealing)
     if (sealing->made < 0) {
         return err_errno(sealing->err, "'%s'", sealing->fresh);
     }
-    return copy_dir_attr(ask->upper, sealing->made, sealing->err);
+    rc = copy_tied(sealing);
+    return rc == 0 ? copy_dir_attr(ask->upper, sealing->made, sealing->err)
+                   : rc;
 }
 
 static int make_layer(struct sealing *sealing)

@@ -12,6 +12,7 @@
 #include "providers/local/note.h"
 #include "providers/local/parts.h"
 #include "providers/local/seen.h"
+#include "providers/local/shut.h"
 #include "providers/local/squash.h"
 #include "providers/local/volume.h"
 #include "providers/local/volume_priv.h"
@@ -38,6 +39,7 @@ struct taking {
     struct scan_node *tree; /* As it is now. */
     uint64_t layer;         /* That shows it; a reference. */
     struct lay_sum sum;
+    struct shut shut;
     bool moved;      /* What it writes is another directory now. */
     uint64_t before; /* The last key, where only the trees tell what differs
                       * from it; 0: that is known. */
@@ -196,8 +198,10 @@ static int find_parent(struct taking *taking)
 static int write_layer(struct taking *taking)
 {
     struct layers *layers = taking->snapshots->layers;
-    struct lay_plan plan = {
-        .top = taking->tree, .src = taking->upper, .merged = taking->merged};
+    struct lay_plan plan = {.top = taking->tree,
+                            .src = taking->upper,
+                            .merged = taking->merged,
+                            .shut = &taking->shut};
     struct parts_place parts = {.store = layers_dir(layers),
                                 .limits = taking->limits,
                                 .bytes = &taking->sum.bytes};
@@ -223,6 +227,9 @@ static int write_layer(struct taking *taking)
     plan.dst = layer;
     taking->sum.bytes += 4096;
     rc = lay_write(&plan, taking->limits, &taking->sum, taking->err);
+    if (rc == 0) {
+        rc = shut_end(&taking->shut, taking->tree, layer, taking->err);
+    }
     if (rc < 0) {
         layers_unref(layers, parts.layer);
         return rc;
@@ -268,8 +275,9 @@ static int judge_copied(struct taking *taking)
             path ? below_open(was, path, O_PATH | O_DIRECTORY) : -ENOMEM;
         struct stat attr;
 
-        node->kept =
-            fd >= 0 && fstat(fd, &attr) == 0 && attr.st_mode == node->mode;
+        /* One that lies in a shut one cannot be told. */
+        node->kept = fd == -EACCES || (fd >= 0 && fstat(fd, &attr) == 0 &&
+                                       attr.st_mode == node->mode);
     }
     return 0;
 }
@@ -292,7 +300,8 @@ static int try_seal(struct taking *taking, const struct box *box)
                                        .limits = taking->limits,
                                        .dir = taking->dir,
                                        .head = &taking->head,
-                                       .upper = taking->upper};
+                                       .upper = taking->upper,
+                                       .tree = taking->tree};
     struct snapshots_sealed made = {.upper = -1};
     struct lay_sum sum = {0};
     int rc;
@@ -324,22 +333,36 @@ static int try_seal(struct taking *taking, const struct box *box)
     return rc == 0 ? 1 : rc;
 }
 
+/* What was shut is shut again, whatever came of it. */
+static int end_look(struct taking *taking, int rc)
+{
+    struct err err = ERR_INIT;
+    int shut = shut_end(&taking->shut, taking->tree, -1, &err);
+
+    if (rc >= 0 && shut < 0) {
+        *taking->err = err;
+    }
+    return rc < 0 ? rc : shut;
+}
+
 /* While nothing changes. */
 static int look(struct taking *taking, const struct box *box, bool still)
 {
     struct scan_ask ask = {.dir = taking->upper,
+                           .shut = &taking->shut,
                            .old = taking->old ? taking->old->tree : NULL,
                            .loose = {taking->ask->writing, NULL}};
-    char **mapped = NULL;
+    struct mapped mapped = {.paths = NULL};
     int rc = box && !still
                  ? mapped_find(box, taking->merged, &mapped, taking->err)
                  : 0;
 
-    ask.loose[1] = (const char *const *)mapped;
+    ask.loose[1] = (const char *const *)mapped.paths;
     if (rc == 0) {
         rc = scan_take(&ask, taking->limits, &taking->tree, taking->err);
     }
     if (rc == 0) {
+        mapped_mark(&mapped, taking->merged, taking->upper, taking->tree);
         rc = judge_copied(taking);
     }
     if (rc == 0 && still) {
@@ -348,8 +371,8 @@ static int look(struct taking *taking, const struct box *box, bool still)
     if (rc == 0) {
         rc = write_layer(taking);
     }
-    mapped_free(mapped);
-    return rc < 0 ? rc : 0;
+    mapped_done(&mapped);
+    return end_look(taking, rc);
 }
 
 static int look_still(struct taking *taking, struct box *box)
@@ -365,6 +388,7 @@ static int look_still(struct taking *taking, struct box *box)
     if (rc < 0) {
         return rc;
     }
+    shut_init(&taking->shut, taking->dir, taking->upper);
     rc = look(taking, lives ? box : NULL, still);
     thaw.deadline_ms = clock_deadline(THAW_MS);
     /* One that has died meanwhile is still for good. */
@@ -376,6 +400,13 @@ static int look_still(struct taking *taking, struct box *box)
     return rc;
 }
 
+/* Whether what was seen is what had been seen before. */
+static bool is_as_old(const struct taking *taking)
+{
+    return taking->old && !taking->moved && !taking->shut.used &&
+           !taking->tree->need && taking->old->top == taking->layer;
+}
+
 static int publish(struct taking *taking)
 {
     const struct snapshots *snapshots = taking->snapshots;
@@ -384,8 +415,9 @@ static int publish(struct taking *taking)
 
     crash_point("local-take-laid");
     if (rc == 0) {
-        rc = head_add_key(taking->dir, taking->ask->key, taking->layer,
-                          taking->err);
+        rc =
+            head_add_key(taking->dir, taking->ask->key, taking->layer,
+                         is_as_old(taking) ? taking->old->key : 0, taking->err);
     }
     crash_point("local-take-noted");
     if (rc == 0 && snapshots->durable) {
@@ -403,8 +435,13 @@ static int publish(struct taking *taking)
 static void keep(struct taking *taking)
 {
     struct snapshots *snapshots = taking->snapshots;
-    struct snapshot_state *state = calloc(1, sizeof(*state));
+    struct snapshot_state *state;
 
+    if (is_as_old(taking)) {
+        taking->old->key = taking->ask->key;
+        return; /* The caller keeps it. */
+    }
+    state = calloc(1, sizeof(*state));
     snapshots_free_state(snapshots, TAKE_PTR(taking->old));
     if (!state) {
         return;
@@ -412,6 +449,7 @@ static void keep(struct taking *taking)
     list_init(&state->link);
     state->number = taking->sandbox->number;
     state->upper = taking->head.upper;
+    state->key = taking->ask->key;
     state->tree = TAKE_PTR(taking->tree);
     if (layers_ref(snapshots->layers, taking->layer)) {
         state->top = taking->layer;
@@ -455,7 +493,7 @@ int snapshots_take(struct snapshots *snapshots, const struct sandbox *sandbox,
             layers_unref(snapshots->layers, taking.layer);
         }
     }
-    if (taking.old) { /* Nothing has been taken: it is as it was. */
+    if (taking.old) { /* It is as it was. */
         snapshots_keep_state(snapshots, TAKE_PTR(taking.old));
     }
     layers_unref(snapshots->layers, taking.parent);

@@ -142,38 +142,70 @@ static void a_lost_workspace_is_restored_or_replaced(void **state)
     model_end(&model);
 }
 
-/* A store to memory that is dirty already changes no time. */
-static void what_is_stored_in_memory_is_kept(void **state)
+/* A store to memory that is dirty already changes no time. `m` is mapped by
+ * what goes on when `prepare` has been done. */
+static void stores_are_kept(struct model *model, const char *prepare)
 {
-    static const char script[] =
-        "head -c 8192 /dev/zero >m; mkfifo go; python3 -c '\n"
-        "import mmap, os\n"
-        "f = open(\"m\", \"r+b\")\n"
-        "m = mmap.mmap(f.fileno(), 8192)\n"
-        "m[0] = 65\n"
-        "open(\"done\", \"w\").close()\n"
-        "for i in range(4):\n"
-        "    open(\"go\").read()\n"
-        "    m[1 + i] = 66 + i\n"
-        "    open(\"done\", \"w\").close()\n"
-        "' >/dev/null 2>&1 &\n"
-        "while ! [ -e done ]; do sleep 0.01; done";
-    struct model model;
+    static const char format[] = "mkfifo go; python3 -c '\n"
+                                 "import mmap, os\n"
+                                 "f = open(\"m\", \"r+b\")\n"
+                                 "m = mmap.mmap(f.fileno(), 8192)\n"
+                                 "m[0] = 65\n"
+                                 "%s\n"
+                                 "open(\"done\", \"w\").close()\n"
+                                 "for i in range(4):\n"
+                                 "    open(\"go\").read()\n"
+                                 "    m[1 + i] = 66 + i\n"
+                                 "    open(\"done\", \"w\").close()\n"
+                                 "' >/dev/null 2>&1 &\n"
+                                 "while ! [ -e done ]; do sleep 0.01; done";
+    char script[sizeof(format) + 64];
 
-    model_make(*state, &model);
-    assert_int_equal(bench_sh(*state, &model.box, script, ""), 0);
+    (void)snprintf(script, sizeof(script), format, prepare);
+    assert_int_equal(bench_sh(model->bench, &model->box, script, ""), 0);
     for (unsigned key = 1; key <= 4; key++) {
-        model_take(&model, 2 * key);
-        assert_int_equal(bench_sh(*state, &model.box,
+        model_take(model, 2 * key);
+        assert_int_equal(bench_sh(model->bench, &model->box,
                                   "rm -f done; echo >go; while ! [ -e done ]; "
                                   "do sleep 0.01; done",
                                   ""),
                          0);
-        model_take(&model, 2 * key + 1);
+        model_take(model, 2 * key + 1);
     }
     for (unsigned key = 2; key <= 9; key++) {
-        model_check(&model, key);
+        model_check(model, key);
     }
+}
+
+static void make_m(void **state, struct model *model)
+{
+    model_make(*state, model);
+    assert_int_equal(
+        bench_sh(*state, &model->box, "head -c 8192 /dev/zero >m", ""), 0);
+}
+
+static void what_is_stored_in_memory_is_kept(void **state)
+{
+    struct model model;
+
+    make_m(state, &model);
+    stores_are_kept(&model, "");
+    model_end(&model);
+}
+
+/* The name by which it was mapped is gone; also where the file was copied from
+ * a layer. */
+static void a_store_under_another_name_is_kept(void **state)
+{
+    struct model model;
+
+    make_m(state, &model);
+    stores_are_kept(&model, "os.link(\"m\", \"n\"); os.unlink(\"m\")");
+    model_end(&model);
+    make_m(state, &model);
+    model_take(&model, 1);
+    model_restore(&model, 1);
+    stores_are_kept(&model, "os.link(\"m\", \"n\"); os.unlink(\"m\")");
     model_end(&model);
 }
 
@@ -257,6 +289,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(another_daemon_goes_on),
         cmocka_unit_test(a_lost_workspace_is_restored_or_replaced),
         cmocka_unit_test(what_is_stored_in_memory_is_kept),
+        cmocka_unit_test(a_store_under_another_name_is_kept),
         cmocka_unit_test(what_differs_is_told),
         cmocka_unit_test(long_chains_show_the_same),
         cmocka_unit_test(a_fork_goes_its_own_way),
@@ -275,7 +308,7 @@ int main(int argc, char **argv)
     return cmocka_run_group_tests_name("snapshots", tests, bench_group_setup,
                                        bench_group_teardown) +
                    suite_snapshots_cost() + suite_snapshots_killed() +
-                   suite_snapshots_seal()
+                   suite_snapshots_seal() + suite_snapshots_shut()
                ? 1
                : 0;
 }

@@ -8,5 +8,6 @@ int suite_snapshots_cost(void);
 int suite_snapshots_killed(void);
 /** @return how many failed */
 int suite_snapshots_seal(void);
+int suite_snapshots_shut(void);
 
 #endif

@@ -11,7 +11,9 @@
 #include <unistd.h>
 
 enum {
-    FILES = 3000
+    FILES = 2100, /* More than are copied; */
+    SOME = 300,   /* where fewer are, these are more. */
+    SOME_LEAST = 200
 };
 
 static int sh(struct model *model, const char *script, const char *expect)
@@ -31,19 +33,26 @@ static void begin(void **state, struct model *model)
 static void end(struct model *model)
 {
     model_still = false;
+    snapshots_seal_from(2000, 64 << 20);
     model_end(model);
 }
 
-static void write_many(struct model *model)
+static void write_files(struct model *model, unsigned count)
 {
     char script[256];
 
     (void)snprintf(script, sizeof(script),
                    "mkdir -p many/deep; cd many; i=0; "
-                   "while [ $i -lt %d ]; do echo $i >f$i; i=$((i + 1)); done; "
+                   "while [ $i -lt %u ]; do echo $i >f$i; i=$((i + 1)); done; "
                    "echo x >deep/x; ln -s deep link; chmod 750 deep",
-                   FILES);
+                   count);
     assert_int_equal(sh(model, script, ""), 0);
+}
+
+static void write_many(struct model *model)
+{
+    snapshots_seal_from(SOME_LEAST, 64 << 20);
+    write_files(model, SOME);
 }
 
 static struct snapshot_made take(struct model *model, uint64_t key)
@@ -76,7 +85,7 @@ static void what_is_large_is_sealed(void **state)
     made = take(&model, 1);
     assert_false(made.moved);
     assert_int_equal(made.changed, 1);
-    write_many(&model);
+    write_files(&model, FILES);
     made = take(&model, 2);
     assert_true(made.moved);
     assert_int_equal(made.changed, FILES + 4);
@@ -88,7 +97,7 @@ static void what_is_large_is_sealed(void **state)
     assert_int_equal(
         sh(&model, "cat /tmp/kept a many/f17 many/link/x", "kept\na\n17\nx\n"),
         0);
-    assert_int_equal(sh(&model, "ls many | wc -l", "3002\n"), 0);
+    assert_int_equal(sh(&model, "ls many | wc -l", "2102\n"), 0);
     assert_int_equal(
         sh(&model, "grep -c ' /workspace ' /proc/self/mountinfo", "1\n"), 0);
     assert_int_equal(sh(&model,
@@ -183,16 +192,44 @@ static void what_holds_the_workspace_keeps_it(void **state)
     end(&model);
 }
 
-/* Their names would part when one of them is written. */
+/* Their names would part when one of them is written in a layer. */
 static void files_with_more_names_stay_one(void **state)
 {
+    static const char same[] = "echo more >>same; cat many/f5 many/deep/f5";
     struct model model;
 
     begin(state, &model);
     write_many(&model);
-    assert_int_equal(sh(&model, "ln many/f5 same", ""), 0);
+    assert_int_equal(sh(&model, "ln many/f5 same; ln many/f5 many/deep/f5", ""),
+                     0);
+    assert_true(take(&model, 1).moved);
+    assert_int_equal(sh(&model, same, "5\nmore\n5\nmore\n"), 0);
+    assert_int_equal(model_take_only(&model, 2, NULL).changed, 3);
+    assert_int_equal(sh(&model, "rm -r many", ""), 0);
+    write_many(&model);
+    assert_int_equal(sh(&model, "ln -f same many/f5", ""), 0);
+    assert_true(take(&model, 3).moved);
+    assert_int_equal(
+        sh(&model, "echo last >>many/f5; cat same", "5\nmore\nlast\n"), 0);
+    model_check(&model, 1);
+    model_check(&model, 3);
+    end(&model);
+}
+
+/* What is copied in a seal has to be little. */
+static void many_files_with_more_names_are_copied(void **state)
+{
+    struct model model;
+
+    begin(state, &model);
+    snapshots_seal_from(10, 64 << 20);
+    assert_int_equal(sh(&model,
+                        "mkdir a b; for i in 1 2 3 4 5 6 7 8 9; do "
+                        "echo x >a/$i; ln a/$i b/$i; done",
+                        ""),
+                     0);
     assert_false(take(&model, 1).moved);
-    assert_int_equal(sh(&model, "echo both >same; cat many/f5", "both\n"), 0);
+    assert_int_equal(sh(&model, "echo y >a/1; cat b/1", "y\n"), 0);
     model_check(&model, 1);
     end(&model);
 }
@@ -226,6 +263,7 @@ int suite_snapshots_seal(void)
         cmocka_unit_test(nothing_is_counted_twice),
         cmocka_unit_test(what_holds_the_workspace_keeps_it),
         cmocka_unit_test(files_with_more_names_stay_one),
+        cmocka_unit_test(many_files_with_more_names_are_copied),
         cmocka_unit_test(a_paused_workspace_is_sealed),
     };
 

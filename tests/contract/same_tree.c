@@ -1,6 +1,7 @@
 /* Two trees that should be the same. See same_tree.h. */
 #include "tests/contract/same_tree.h"
 
+#include "core/cleanup.h"
 #include "core/provider_snapshots.h"
 #include "tests/cmocka.h"
 
@@ -37,11 +38,14 @@ struct pair {
     struct linked *linked;
 };
 
-static void differ(const struct pair *pair, const char *path, const char *how)
+/* Says false, for whoever found it. */
+static bool differ(const struct pair *pair, const char *path, const char *how)
 {
-    print_error("%s: '%s': %s\n  %s\n  %s\n", pair->what, path, how, pair->a,
-                pair->b);
-    fail();
+    if (pair->what) {
+        print_error("%s: '%s': %s\n  %s\n  %s\n", pair->what, path, how,
+                    pair->a, pair->b);
+    }
+    return false;
 }
 
 static void join(char *out, const char *top, const char *path)
@@ -61,18 +65,19 @@ static void *open_parts(const struct pair *pair, int fd)
     return file;
 }
 
-static void same_content(const struct pair *pair, const char *path,
+static bool same_content(const struct pair *pair, const char *path,
                          const char *a, const char *b)
 {
     static char data[2][PIECE];
-    int in_a = open(a, O_RDONLY | O_CLOEXEC);
-    int in_b = open(b, O_RDONLY | O_CLOEXEC);
+    AUTO_FD int in_a = open(a, O_RDONLY | O_CLOEXEC);
+    AUTO_FD int in_b = open(b, O_RDONLY | O_CLOEXEC);
     void *parts = open_parts(pair, in_a);
     uint64_t at = 0;
     ssize_t n = 1;
+    bool same = true;
 
     if (in_a < 0 || in_b < 0) {
-        differ(pair, path, "cannot be read");
+        return differ(pair, path, "cannot be read");
     }
     while (n > 0) {
         n = parts ? pair->root->parts->read(parts, data[0], PIECE, at)
@@ -80,14 +85,14 @@ static void same_content(const struct pair *pair, const char *path,
         at += n > 0 ? (uint64_t)n : 0;
         if (n != read(in_b, data[1], PIECE) || n < 0 ||
             memcmp(data[0], data[1], (size_t)n) != 0) {
-            differ(pair, path, "content");
+            same = false;
+            n = 0;
         }
     }
     if (parts) {
         pair->root->parts->close(parts);
     }
-    (void)close(in_a);
-    (void)close(in_b);
+    return same || differ(pair, path, "content");
 }
 
 /* "name=value" of each that a workload can set, in the order of names. */
@@ -115,17 +120,14 @@ static void read_xattrs(const char *path, char *out, size_t size)
  * an overlay that is written to may give such names different numbers, and
  * counts names that are hidden.
  */
-static void same_links(const struct pair *pair, const char *path,
+static bool same_links(const struct pair *pair, const char *path,
                        const struct stat *a, const struct stat *b)
 {
     struct linked *linked = pair->linked;
 
     for (size_t i = 0; i < linked->count; i++) {
         if (linked->of[i].b == b->st_ino) {
-            if (linked->of[i].a != a->st_ino) {
-                differ(pair, path, "links");
-            }
-            return;
+            return linked->of[i].a == a->st_ino || differ(pair, path, "links");
         }
     }
     if (b->st_nlink > 1) {
@@ -133,9 +135,10 @@ static void same_links(const struct pair *pair, const char *path,
         linked->of[linked->count].a = a->st_ino;
         linked->of[linked->count++].b = b->st_ino;
     }
+    return true;
 }
 
-static void same_attr(const struct pair *pair, const char *path, const char *a,
+static bool same_attr(const struct pair *pair, const char *path, const char *a,
                       const char *b, struct stat *out)
 {
     char of_a[8192];
@@ -143,32 +146,33 @@ static void same_attr(const struct pair *pair, const char *path, const char *a,
     struct stat st;
 
     if (lstat(a, out) < 0 || lstat(b, &st) < 0) {
-        differ(pair, path, "is there once");
+        return differ(pair, path, "is there once");
     }
     if (out->st_mode != st.st_mode) {
-        differ(pair, path, "mode");
+        return differ(pair, path, "mode");
     }
     if (out->st_uid != st.st_uid || out->st_gid != st.st_gid) {
-        differ(pair, path, "owner");
+        return differ(pair, path, "owner");
     }
     if (out->st_mtim.tv_sec != st.st_mtim.tv_sec ||
         out->st_mtim.tv_nsec != st.st_mtim.tv_nsec) {
-        differ(pair, path, "time of change");
+        return differ(pair, path, "time of change");
     }
-    if (!S_ISDIR(st.st_mode)) {
-        if (out->st_size != st.st_size) {
-            differ(pair, path, "size");
-        }
-        same_links(pair, path, out, &st);
+    if (!S_ISDIR(st.st_mode) && out->st_size != st.st_size) {
+        return differ(pair, path, "size");
+    }
+    if (!S_ISDIR(st.st_mode) && !same_links(pair, path, out, &st)) {
+        return false;
     }
     read_xattrs(a, of_a, sizeof(of_a));
     read_xattrs(b, of_b, sizeof(of_b));
     if (strcmp(of_a, of_b) != 0) {
-        differ(pair, path, "attributes");
+        return differ(pair, path, "attributes");
     }
+    return true;
 }
 
-static void same_target(const struct pair *pair, const char *path,
+static bool same_target(const struct pair *pair, const char *path,
                         const char *a, const char *b)
 {
     char of_a[PATH_MAX] = "";
@@ -176,45 +180,63 @@ static void same_target(const struct pair *pair, const char *path,
 
     if (readlink(a, of_a, sizeof(of_a) - 1) < 0 ||
         readlink(b, of_b, sizeof(of_b) - 1) < 0 || strcmp(of_a, of_b) != 0) {
-        differ(pair, path, "target");
+        return differ(pair, path, "target");
     }
+    return true;
 }
 
-static void same_path(const struct pair *pair, const char *path);
+static bool same_path(const struct pair *pair, const char *path);
 
-static void same_list(const struct pair *pair, const char *path, const char *a,
+static bool same_names(const struct pair *pair, const char *path,
+                       struct dirent **in_a, int count, struct dirent **in_b,
+                       int other)
+{
+    for (int i = 0; i < count || i < other; i++) {
+        if (i >= count || i >= other ||
+            strcmp(in_a[i]->d_name, in_b[i]->d_name) != 0) {
+            return differ(pair, path, "names");
+        }
+    }
+    return true;
+}
+
+static bool same_below(const struct pair *pair, const char *path,
+                       const char *name)
+{
+    char below[PATH_MAX];
+
+    (void)snprintf(below, sizeof(below), "%s%s%s", path, path[0] ? "/" : "",
+                   name);
+    return strcmp(name, ".") == 0 || strcmp(name, "..") == 0 ||
+           same_path(pair, below);
+}
+
+static void free_list(struct dirent **list, int count)
+{
+    for (int i = 0; i < count; i++) {
+        free(list[i]);
+    }
+    free(list);
+}
+
+static bool same_list(const struct pair *pair, const char *path, const char *a,
                       const char *b)
 {
     struct dirent **in_a = NULL;
     struct dirent **in_b = NULL;
     int count = scandir(a, &in_a, NULL, alphasort);
     int other = scandir(b, &in_b, NULL, alphasort);
+    bool same = same_names(pair, path, in_a, count, in_b, other);
 
-    for (int i = 0; i < count || i < other; i++) {
-        if (i >= count || i >= other ||
-            strcmp(in_a[i]->d_name, in_b[i]->d_name) != 0) {
-            print_error("%s | %s\n", i < count ? in_a[i]->d_name : "-",
-                        i < other ? in_b[i]->d_name : "-");
-            differ(pair, path, "names");
-        }
+    for (int i = 0; same && i < count; i++) {
+        same = same_below(pair, path, in_a[i]->d_name);
     }
-    for (int i = 0; i < count; i++) {
-        const char *name = in_a[i]->d_name;
-        char below[PATH_MAX];
-
-        if (strcmp(name, ".") != 0 && strcmp(name, "..") != 0) {
-            (void)snprintf(below, sizeof(below), "%s%s%s", path,
-                           path[0] ? "/" : "", name);
-            same_path(pair, below);
-        }
-        free(in_a[i]);
-        free(in_b[i]);
-    }
-    free(in_a);
-    free(in_b);
+    free_list(in_a, count);
+    free_list(in_b, other);
+    return same;
 }
 
-static void same_path(const struct pair *pair, const char *path)
+static bool same_path(const struct pair *pair, const char *path)
 {
     char a[PATH_MAX];
     char b[PATH_MAX];
@@ -222,17 +244,19 @@ static void same_path(const struct pair *pair, const char *path)
 
     join(a, pair->a, path);
     join(b, pair->b, path);
-    same_attr(pair, path, a, b, &st);
-    if (S_ISDIR(st.st_mode)) {
-        same_list(pair, path, a, b);
-    } else if (S_ISREG(st.st_mode)) {
-        same_content(pair, path, a, b);
-    } else if (S_ISLNK(st.st_mode)) {
-        same_target(pair, path, a, b);
+    if (!same_attr(pair, path, a, b, &st)) {
+        return false;
     }
+    if (S_ISDIR(st.st_mode)) {
+        return same_list(pair, path, a, b);
+    }
+    if (S_ISREG(st.st_mode)) {
+        return same_content(pair, path, a, b);
+    }
+    return !S_ISLNK(st.st_mode) || same_target(pair, path, a, b);
 }
 
-void same_tree(const char *a, const char *b, const char *what,
+bool same_tree(const char *a, const char *b, const char *what,
                const struct provider_root *root)
 {
     char top_a[PATH_MAX];
@@ -240,11 +264,13 @@ void same_tree(const char *a, const char *b, const char *what,
     struct linked *linked = calloc(1, sizeof(*linked));
     const struct pair pair = {
         .what = what, .a = top_a, .b = top_b, .root = root, .linked = linked};
+    bool same;
 
     assert_non_null(linked);
     /* A trailing dot: either may be a link to a directory. */
     (void)snprintf(top_a, sizeof(top_a), "%s/.", a);
     (void)snprintf(top_b, sizeof(top_b), "%s/.", b);
-    same_path(&pair, "");
+    same = same_path(&pair, "");
     free(linked);
+    return same;
 }

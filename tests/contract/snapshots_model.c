@@ -175,16 +175,18 @@ void model_copy(struct model *model, uint64_t key)
     (void)close(fd);
 }
 
-static void compare(struct model *model, const struct provider_root *root,
+static bool compare(struct model *model, const struct provider_root *root,
                     uint64_t key, const char *what)
 {
     char ours[BENCH_PATH];
     char copy[BENCH_PATH + 32];
+    bool same;
 
     (void)snprintf(ours, sizeof(ours), "/proc/self/fd/%d", root->fd);
     (void)snprintf(copy, sizeof(copy), "%s/%" PRIu64, model->copies, key);
-    same_tree(ours, copy, what, root);
+    same = same_tree(ours, copy, what, root);
     (void)close(root->fd);
+    return same;
 }
 
 void model_check(struct model *model, uint64_t key)
@@ -198,7 +200,7 @@ void model_check(struct model *model, uint64_t key)
                                  key, &model->bench->limits, &root, &err),
           &err);
     (void)snprintf(what, sizeof(what), "checkpoint %" PRIu64, key);
-    compare(model, &root, key, what);
+    assert_true(compare(model, &root, key, what));
 }
 
 void model_check_now(struct model *model, uint64_t key)
@@ -206,7 +208,15 @@ void model_check_now(struct model *model, uint64_t key)
     char path[BENCH_PATH];
     const struct provider_root root = {.fd = model_root(model, path)};
 
-    compare(model, &root, key, "workspace");
+    assert_true(compare(model, &root, key, "workspace"));
+}
+
+bool model_is_now(struct model *model, uint64_t key)
+{
+    char path[BENCH_PATH];
+    const struct provider_root root = {.fd = model_root(model, path)};
+
+    return compare(model, &root, key, NULL);
 }
 
 static int write_change(void *arg, char kind, const char *path)

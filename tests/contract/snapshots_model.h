@@ -41,6 +41,9 @@ void model_check(struct model *model, uint64_t key);
 /** Compares the workspace with a checkpoint's copy. @param model it @param key
  *  of it */
 void model_check_now(struct model *model, uint64_t key);
+/** @param model it @param key of a checkpoint @return whether the workspace is
+ *  what its copy is */
+bool model_is_now(struct model *model, uint64_t key);
 /** Compares what is said to differ between two checkpoints with their copies.
  *  @param model it @param from a key @param to a key; 0: what is now, which is
  *  as `same` @param same a key */
