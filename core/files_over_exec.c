@@ -11,7 +11,8 @@
 #include <string.h>
 
 enum {
-    AT_ONCE = 4
+    AT_ONCE = 4,
+    LOOK_RECORD = 200, /* Bytes of an entry of a look, about. */
 };
 
 /* A script about one path. */
@@ -63,12 +64,11 @@ static int over_stat_path(struct provider *provider,
 
 /* ---- Listings ---- */
 
-static int tell_list(struct buf *text, provider_entry_fn *fn, void *arg,
-                     struct err *err)
+/* Tells the entries of what a script said. */
+static int tell_list(char *at, const char *end, provider_entry_fn *fn,
+                     void *arg, struct err *err)
 {
     struct provider_entry entry;
-    char *at = text->data;
-    const char *end = at ? at + text->size : NULL;
     int rc = 0;
 
     while (rc == 0 && at < end) {
@@ -94,7 +94,54 @@ static int over_list_path(struct provider *provider,
     int rc = over_run(&over, &text, err);
 
     if (rc == 0) {
-        rc = tell_list(&text, fn, arg, err);
+        const char *end = text.data ? text.data + text.size : NULL;
+
+        rc = tell_list(text.data, end, fn, arg, err);
+    }
+    buf_done(&text);
+    return rc;
+}
+
+/* Tells what follows the attributes: entries where they are all there. */
+static int tell_look(char *at, const char *end, size_t most,
+                     struct provider_look *look, struct err *err)
+{
+    if (end - at < 4 || memcmp(at, "d\n", 2) != 0 ||
+        memcmp(end - 2, "e\n", 2) != 0 || (size_t)(end - at) - 4 >= most) {
+        return 0;
+    }
+    look->whole = true;
+    return tell_list(at + 2, end - 2, look->fn, look->arg, err);
+}
+
+static int over_look_path(struct provider *provider,
+                          const struct sandbox *sandbox, const char *path,
+                          const struct limits *limits,
+                          struct provider_look *look, struct err *err)
+{
+    const size_t most = look->most * LOOK_RECORD;
+    struct buf text = BUF_INIT(most + 2 * OVER_RECORD);
+    struct over_path place;
+    struct over over;
+    const char *name;
+    char bytes[24];
+    char *at;
+    int rc = over_split(path, &place, err);
+
+    if (rc < 0) {
+        return rc;
+    }
+    (void)snprintf(bytes, sizeof(bytes), "%zu", most);
+    about(provider, sandbox, limits, over_look, &place, &over);
+    over.args[2] = bytes;
+    rc = over_run(&over, &text, err);
+    at = text.data;
+    if (rc == 0 &&
+        (!at || !over_record(&at, text.data + text.size, &name, &look->attr))) {
+        rc = err_set(err, EIO, "the sandbox's stat makes no sense");
+    }
+    if (rc == 0) {
+        rc = tell_look(at, text.data + text.size, most, look, err);
     }
     buf_done(&text);
     return rc;
@@ -158,6 +205,34 @@ static int over_tree_path(struct provider *provider,
 
 /* ---- Making and removing ---- */
 
+/* Runs a script that makes something, and then tells its attributes. */
+static int make_with(struct provider *provider, const struct sandbox *sandbox,
+                     const struct limits *limits, const char *script,
+                     const char *path, const char *const more[2],
+                     struct stat *now, struct err *err)
+{
+    struct buf text = BUF_INIT(OVER_RECORD);
+    struct over_path place;
+    struct over over;
+    const char *name;
+    char *at;
+    int rc = check_path(path, &place, EEXIST, err);
+
+    if (rc < 0) {
+        return rc;
+    }
+    about(provider, sandbox, limits, script, &place, &over);
+    over.args[2] = more[0];
+    over.args[3] = more[1];
+    rc = over_run(&over, &text, err);
+    at = text.data;
+    if (rc == 0 && (!at || !over_record(&at, at + text.size, &name, now))) {
+        now->st_mode = 0; /* It is there; who wants to know asks. */
+    }
+    buf_done(&text);
+    return rc;
+}
+
 /* Runs a script with one more argument or two. */
 static int do_with(struct provider *provider, const struct sandbox *sandbox,
                    const struct limits *limits, const char *script,
@@ -179,7 +254,7 @@ static int do_with(struct provider *provider, const struct sandbox *sandbox,
 static int over_create_file(struct provider *provider,
                             const struct sandbox *sandbox, const char *path,
                             mode_t mode, const struct limits *limits,
-                            struct err *err)
+                            struct stat *now, struct err *err)
 {
     char umask[8];
     char full[8] = "";
@@ -189,29 +264,32 @@ static int over_create_file(struct provider *provider,
     if (mode & 07111U) { /* A shell makes none that can be run. */
         (void)snprintf(full, sizeof(full), "%o", mode & 07777U);
     }
-    return do_with(provider, sandbox, limits, over_create, path, more, err);
+    return make_with(provider, sandbox, limits, over_create, path, more, now,
+                     err);
 }
 
 static int over_make_dir_path(struct provider *provider,
                               const struct sandbox *sandbox, const char *path,
                               mode_t mode, const struct limits *limits,
-                              struct err *err)
+                              struct stat *now, struct err *err)
 {
     char text[8];
     const char *const more[2] = {text, mode & 07000U ? "special" : ""};
 
     (void)snprintf(text, sizeof(text), "%o", mode & 07777U);
-    return do_with(provider, sandbox, limits, over_make_dir, path, more, err);
+    return make_with(provider, sandbox, limits, over_make_dir, path, more, now,
+                     err);
 }
 
 static int over_symlink_path(struct provider *provider,
                              const struct sandbox *sandbox, const char *target,
                              const char *path, const struct limits *limits,
-                             struct err *err)
+                             struct stat *now, struct err *err)
 {
     const char *const more[2] = {target};
 
-    return do_with(provider, sandbox, limits, over_symlink, path, more, err);
+    return make_with(provider, sandbox, limits, over_symlink, path, more, now,
+                     err);
 }
 
 static int over_remove_path(struct provider *provider,
@@ -436,6 +514,7 @@ const struct provider_files files_over_exec = {
     .link = over_link_path,
     .statfs = over_statfs_path,
     .at_once = AT_ONCE,
+    .look = over_look_path,
     .tree = over_tree_path,
     .get = over_get_file,
     .put = over_put_file,

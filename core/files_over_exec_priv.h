@@ -69,6 +69,9 @@ void over_time(const struct timespec *time, char out[48]);
 
 /* The scripts. Each begins with the directory and the name of its path. */
 extern const char over_stat[];
+/* And the most bytes of entries, which follow in a directory: `d` before them
+ * and `e` behind them. */
+extern const char over_look[];
 extern const char over_list[]; /* The directory alone. */
 extern const char over_tree[]; /* The directory, and the most bytes. */
 extern const char over_create[];

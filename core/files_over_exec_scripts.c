@@ -20,16 +20,27 @@ const char over_stat[] = PLACE "[ \"$2\" ] || f=.\n"
                                "there \"$f\"\n"
                                "show \"$f\"\n";
 
+/* The entries of the directory that one is in. */
+#define ENTRIES                                                                \
+    "if find . -prune -printf " G " >/dev/null 2>&1; then\n"                   \
+    "    find . -mindepth 1 -maxdepth 1 -printf " G " 2>/dev/null\n"           \
+    "else\n"                                                                   \
+    "    command -v stat >/dev/null || exit $EOPNOTSUPP\n"                     \
+    "    find . ! -name . -prune -exec stat -c " F " {} + 2>/dev/null\n"       \
+    "fi"
+
+const char over_look[] = PLACE "[ \"$2\" ] || f=.\n"
+                               "there \"$f\"\n"
+                               "show \"$f\"\n"
+                               "isdir \"$f\" && [ -r \"$f\" ] &&\n"
+                               "    cd \"$f\" 2>/dev/null || exit 0\n"
+                               "echo d\n" ENTRIES " | head -c \"$3\"\n"
+                               "echo e\n"
+                               "exit 0\n";
+
 const char over_list[] =
     "go \"$1\"\n"
-    "[ -r . ] && [ -x . ] || exit $EACCES\n"
-    "if find . -prune -printf " G " >/dev/null 2>&1; then\n"
-    "    find . -mindepth 1 -maxdepth 1 -printf " G " 2>/dev/null\n"
-    "else\n"
-    "    command -v stat >/dev/null || exit $EOPNOTSUPP\n"
-    "    find . ! -name . -prune -exec stat -c " F " {} + 2>/dev/null\n"
-    "fi\n"
-    "exit 0\n";
+    "[ -r . ] && [ -x . ] || exit $EACCES\n" ENTRIES "\nexit 0\n";
 
 const char over_tree[] =
     "go \"$1\"\n"
@@ -50,7 +61,8 @@ const char over_create[] = PLACE "is \"$f\" && exit $EEXIST\n"
                                  "    is \"$f\" && exit $EEXIST\n"
                                  "    stuck\n"
                                  "}\n"
-                                 "[ ! \"$4\" ] || chmod \"$4\" \"$f\"\n";
+                                 "[ ! \"$4\" ] || chmod \"$4\" \"$f\"\n"
+                                 "show \"$f\"\n";
 
 /* $3: the mode; $4: whether mkdir may not take it. */
 const char over_make_dir[] = PLACE "is \"$f\" && exit $EEXIST\n"
@@ -58,7 +70,8 @@ const char over_make_dir[] = PLACE "is \"$f\" && exit $EEXIST\n"
                                    "    is \"$f\" && exit $EEXIST\n"
                                    "    stuck\n"
                                    "}\n"
-                                   "[ ! \"$4\" ] || chmod \"$3\" \"$f\"\n";
+                                   "[ ! \"$4\" ] || chmod \"$3\" \"$f\"\n"
+                                   "show \"$f\"\n";
 
 /* $3: whether it is a directory. */
 const char over_remove[] = PLACE "there \"$f\"\n"
@@ -125,7 +138,8 @@ const char over_symlink[] = PLACE "is \"$f\" && exit $EEXIST\n"
                                   "ln -s -- \"$3\" \"$f\" 2>/dev/null || {\n"
                                   "    is \"$f\" && exit $EEXIST\n"
                                   "    stuck\n"
-                                  "}\n";
+                                  "}\n"
+                                  "show \"$f\"\n";
 
 const char over_read_link[] = PLACE "there \"$f\"\n"
                                     "[ -L \"$f\" ] || exit $EINVAL\n"

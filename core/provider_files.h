@@ -22,6 +22,15 @@ typedef int provider_entry_fn(void *arg, const struct provider_entry *entry);
 typedef int provider_tree_fn(void *arg, const char *dir,
                              const struct provider_entry *entry);
 
+/* A look at a path. */
+struct provider_look {
+    provider_entry_fn *fn; /* For each entry, where it is a directory. */
+    void *arg;
+    size_t most; /* Of a larger one some entries are told, or none. */
+    struct stat attr;
+    bool whole; /* All its entries were told. */
+};
+
 /* A file's new content. */
 struct provider_put {
     int fd;                 /* Read from offset 0 to its end. */
@@ -54,11 +63,17 @@ struct provider_files {
     int (*list)(struct provider *, const struct sandbox *, const char *path,
                 const struct limits *, provider_entry_fn *, void *arg,
                 struct err *);
-    /* Makes an empty file; -EEXIST. */
+    /* Makes an empty file; -EEXIST. This and the next two tell what was made;
+     * st_mode 0: they do not. */
     int (*create)(struct provider *, const struct sandbox *, const char *path,
-                  mode_t mode, const struct limits *, struct err *);
+                  mode_t mode, const struct limits *, struct stat *now,
+                  struct err *);
     int (*make_dir)(struct provider *, const struct sandbox *, const char *path,
-                    mode_t mode, const struct limits *, struct err *);
+                    mode_t mode, const struct limits *, struct stat *now,
+                    struct err *);
+    int (*symlink)(struct provider *, const struct sandbox *,
+                   const char *target, const char *path, const struct limits *,
+                   struct stat *now, struct err *);
     /* A file or an empty directory, as `dir` says. */
     int (*remove)(struct provider *, const struct sandbox *, const char *path,
                   bool dir, const struct limits *, struct err *);
@@ -66,9 +81,6 @@ struct provider_files {
     int (*rename)(struct provider *, const struct sandbox *, const char *from,
                   const char *to, unsigned flags, const struct limits *,
                   struct err *);
-    int (*symlink)(struct provider *, const struct sandbox *,
-                   const char *target, const char *path, const struct limits *,
-                   struct err *);
     /* At most size - 1 bytes and a NUL. */
     int (*read_link)(struct provider *, const struct sandbox *,
                      const char *path, const struct limits *, char *out,
@@ -94,6 +106,9 @@ struct provider_files {
 
     /* Calls that may be under way at once; 0: one. */
     unsigned at_once;
+    /* Attributes, with the entries of a directory. NULL: by stat. */
+    int (*look)(struct provider *, const struct sandbox *, const char *path,
+                const struct limits *, struct provider_look *, struct err *);
     /* All that lies below a directory, each directory after the one that it is
      * in: one round trip. -E2BIG when there is more than `most`; what was told
      * until then holds. NULL: a list each. */

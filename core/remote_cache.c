@@ -316,6 +316,19 @@ enum remote_known remote_cache_find(struct remote_cache *cache,
     return found;
 }
 
+bool remote_cache_met(struct remote_cache *cache, const char *path)
+{
+    const struct split at = split(path);
+    const struct known_dir *dir;
+    bool met;
+
+    mutex_lock(&cache->lock);
+    dir = find_dir(cache, at.dir, at.dir_len);
+    met = dir && find_name(cache, dir, at.name);
+    mutex_unlock(&cache->lock);
+    return met;
+}
+
 /* Whether an answer that was asked for then is newer than all changes. */
 static bool holds(const struct remote_cache *cache, const struct known_dir *dir,
                   const struct remote_moment *moment)

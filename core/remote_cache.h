@@ -55,6 +55,10 @@ void remote_cache_changed(struct remote_cache *cache);
 enum remote_known remote_cache_find(struct remote_cache *cache,
                                     const char *path, struct stat *attr);
 
+/** @param cache a cache @param path of a file @return whether anything was
+ *  ever known of it that was not dropped, also what holds no longer */
+bool remote_cache_met(struct remote_cache *cache, const char *path);
+
 /**
  * Takes what the engine said of one file.
  *

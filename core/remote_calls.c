@@ -53,6 +53,7 @@ struct by_calls {
 static int create(const struct by_calls *to, struct err *err)
 {
     struct remote *r = to->r;
+    struct stat now;
     mode_t mode = to->put->mask & PROVIDER_ATTR_MODE
                       ? to->put->attr.st_mode & 07777
                       : 0644;
@@ -62,7 +63,7 @@ static int create(const struct by_calls *to, struct err *err)
         return rc;
     }
     rc = r->files->create(r->provider, &r->sandbox, to->at, mode, to->limits,
-                          err);
+                          &now, err);
     return (int)remote_end(r, rc, err);
 }
 

@@ -18,6 +18,7 @@ enum {
     WALK_MS = 2000,      /* Two directories within this time: a walk. */
     WIDE_MS = 60 * 1000, /* How long a tree counts as too large to be told. */
     TREE_MOST = 16384,   /* Names of a tree that is told at once. */
+    LOOK_MOST = 2048,    /* Entries of a directory that are told with it. */
 };
 
 /* ---- Calls ---- */
@@ -393,18 +394,63 @@ int remote_list(struct remote *r, const char *dir, const struct limits *limits,
     return rc < 0 ? rc : 0;
 }
 
+/* The entries of what is a directory follow. */
+static void begin_look(struct teller *teller)
+{
+    if (!teller->known) {
+        teller->known = true;
+        (void)remote_cache_begin(teller->r->cache, &teller->moment,
+                                 teller->path);
+    }
+}
+
+static int take_looked(void *arg, const struct provider_entry *entry)
+{
+    begin_look(arg);
+    return take_entry(arg, entry);
+}
+
+/* Attributes of a file of which nothing was known; whoever wants to know of a
+ * directory will often have it listed, too. */
+static int look(struct remote *r, const char *path,
+                const struct remote_moment *moment, const struct limits *limits,
+                struct stat *out, struct err *err)
+{
+    struct teller teller = {.r = r, .moment = *moment, .path = path};
+    struct provider_look what = {
+        .fn = take_looked, .arg = &teller, .most = LOOK_MOST};
+    int rc = r->files->look(r->provider, &r->sandbox, path, limits, &what, err);
+
+    if (rc < 0) {
+        return rc;
+    }
+    *out = what.attr;
+    if (what.whole && S_ISDIR(what.attr.st_mode)) {
+        begin_look(&teller);
+        remote_cache_whole(r->cache, moment, path);
+        mutex_lock(&r->base.lock);
+        r->walk.at_ms = clock_ms();
+        memcpy(r->walk.path, path, strlen(path) + 1);
+        mutex_unlock(&r->base.lock);
+    }
+    return 0;
+}
+
 static int ask(struct remote *r, const char *path, const struct limits *limits,
                struct stat *out, struct err *err)
 {
     struct remote_moment moment;
     struct stat attr = {.st_size = 0};
+    bool first = r->files->look && !remote_cache_met(r->cache, path);
     int rc = remote_begin(r, limits, err);
 
     if (rc < 0) {
         return rc;
     }
     moment = remote_cache_moment(r->cache);
-    rc = r->files->stat(r->provider, &r->sandbox, path, limits, &attr, err);
+    rc = first ? look(r, path, &moment, limits, &attr, err)
+               : r->files->stat(r->provider, &r->sandbox, path, limits, &attr,
+                                err);
     rc = (int)remote_end(r, rc, err);
     if (rc == 0) {
         remote_cache_learn(r->cache, &moment, path, &attr);

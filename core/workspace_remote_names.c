@@ -35,6 +35,17 @@ static int end(const struct about *about, int rc, struct err *err)
     return rc;
 }
 
+/* Ends a call that has made something; what the engine told of it is known. */
+static int end_new(const struct about *about, int rc, const struct stat *now,
+                   struct err *err)
+{
+    rc = end(about, rc, err);
+    if (rc == 0 && now->st_mode) {
+        remote_cache_set(about->r->cache, about->path.text, now);
+    }
+    return rc;
+}
+
 static bool is_fresh(struct remote_node *node)
 {
     struct remote *r = remote_tree(node);
@@ -69,6 +80,7 @@ static int send_fresh(struct remote_node *node, const struct ws_ctx *ctx,
 int remote_make_dir(struct remote *r, const char *path,
                     const struct limits *limits, struct err *err)
 {
+    struct stat now;
     int rc;
 
     if (!r->files->make_dir) {
@@ -78,7 +90,8 @@ int remote_make_dir(struct remote *r, const char *path,
     if (rc < 0) {
         return rc;
     }
-    rc = r->files->make_dir(r->provider, &r->sandbox, path, 0755, limits, err);
+    rc = r->files->make_dir(r->provider, &r->sandbox, path, 0755, limits, &now,
+                            err);
     rc = (int)remote_end(r, rc, err);
     remote_forget(r, path);
     return rc;
@@ -87,6 +100,7 @@ int remote_make_dir(struct remote *r, const char *path,
 int remote_mkdir(const struct ws_place *place, struct ws_node **out,
                  struct stat *attr, struct err *err)
 {
+    struct stat now = {.st_mode = 0};
     struct about about;
     int rc;
 
@@ -99,8 +113,8 @@ int remote_mkdir(const struct ws_place *place, struct ws_node **out,
     }
     rc = about.r->files->make_dir(about.r->provider, &about.r->sandbox,
                                   about.path.text, place->mode,
-                                  &place->ctx->limits, err);
-    rc = end(&about, rc, err);
+                                  &place->ctx->limits, &now, err);
+    rc = end_new(&about, rc, &now, err);
     if (rc == 0) {
         remote_cache_empty(about.r->cache, about.path.text);
     }
@@ -112,6 +126,7 @@ int remote_mkdir(const struct ws_place *place, struct ws_node **out,
 /* Makes an empty file. */
 static int make_file(const struct ws_place *place, struct err *err)
 {
+    struct stat now = {.st_mode = 0};
     struct about about;
     int rc;
 
@@ -124,8 +139,8 @@ static int make_file(const struct ws_place *place, struct err *err)
     }
     rc = about.r->files->create(about.r->provider, &about.r->sandbox,
                                 about.path.text, place->mode & 07777,
-                                &place->ctx->limits, err);
-    return end(&about, rc, err);
+                                &place->ctx->limits, &now, err);
+    return end_new(&about, rc, &now, err);
 }
 
 int remote_mknod(const struct ws_place *place, struct ws_node **out,
@@ -145,6 +160,7 @@ int remote_mknod(const struct ws_place *place, struct ws_node **out,
 int remote_symlink(const struct ws_place *place, const char *target,
                    struct ws_node **out, struct stat *attr, struct err *err)
 {
+    struct stat now = {.st_mode = 0};
     struct about about;
     int rc;
 
@@ -156,8 +172,9 @@ int remote_symlink(const struct ws_place *place, const char *target,
         return rc;
     }
     rc = about.r->files->symlink(about.r->provider, &about.r->sandbox, target,
-                                 about.path.text, &place->ctx->limits, err);
-    rc = end(&about, rc, err);
+                                 about.path.text, &place->ctx->limits, &now,
+                                 err);
+    rc = end_new(&about, rc, &now, err);
     return rc < 0 ? rc
                   : remote_lookup(place->dir, place->name, place->ctx, out,
                                   attr, err);

@@ -134,10 +134,39 @@ static int mem_list(struct provider *provider, const struct sandbox *sandbox,
     return rc < 0 ? err_set(err, -rc, "the listing was ended") : 0;
 }
 
+static int mem_look(struct provider *provider, const struct sandbox *sandbox,
+                    const char *path, const struct limits *limits,
+                    struct provider_look *look, struct err *err)
+{
+    struct provider_entry *entries = NULL;
+    struct mem_inode *inode = NULL;
+    struct mem_box *box;
+    size_t n = 0;
+    int rc = mem_enter(provider, sandbox, "stat", limits, &box, err);
+
+    if (rc < 0) {
+        return rc;
+    }
+    rc = mem_tree_find(box, path, &inode, err);
+    if (rc == 0) {
+        look->attr = inode->attr;
+    }
+    if (rc == 0 && S_ISDIR(inode->attr.st_mode)) {
+        rc = mem_copy_names(box, path, &entries, &n, err);
+        look->whole = rc == 0 && n <= look->most;
+    }
+    mem_leave(provider);
+    for (size_t i = 0; rc == 0 && look->whole && i < n; i++) {
+        rc = look->fn(look->arg, &entries[i]);
+    }
+    mem_free_entries(entries, n);
+    return rc < 0 && !err->code ? err_set(err, -rc, "the look was ended") : rc;
+}
+
 static int make(struct provider *provider, const struct sandbox *sandbox,
                 const char *op, const char *path, mode_t mode,
                 const char *target, const struct limits *limits,
-                struct err *err)
+                struct stat *now, struct err *err)
 {
     struct mem_inode *inode = NULL;
     struct mem_box *box;
@@ -150,6 +179,9 @@ static int make(struct provider *provider, const struct sandbox *sandbox,
     if (rc == 0 && target) {
         rc = mem_tree_write(box, inode, target, strlen(target), 0, err);
     }
+    if (rc == 0) {
+        *now = inode->attr;
+    }
     mem_leave(provider);
     return rc;
 }
@@ -157,27 +189,28 @@ static int make(struct provider *provider, const struct sandbox *sandbox,
 static int mem_create_file(struct provider *provider,
                            const struct sandbox *sandbox, const char *path,
                            mode_t mode, const struct limits *limits,
-                           struct err *err)
+                           struct stat *now, struct err *err)
 {
     return make(provider, sandbox, "create_file", path,
-                S_IFREG | (mode & 07777), NULL, limits, err);
+                S_IFREG | (mode & 07777), NULL, limits, now, err);
 }
 
 static int mem_make_dir(struct provider *provider,
                         const struct sandbox *sandbox, const char *path,
                         mode_t mode, const struct limits *limits,
-                        struct err *err)
+                        struct stat *now, struct err *err)
 {
     return make(provider, sandbox, "make_dir", path, S_IFDIR | (mode & 07777),
-                NULL, limits, err);
+                NULL, limits, now, err);
 }
 
 static int mem_symlink(struct provider *provider, const struct sandbox *sandbox,
                        const char *target, const char *path,
-                       const struct limits *limits, struct err *err)
+                       const struct limits *limits, struct stat *now,
+                       struct err *err)
 {
     return make(provider, sandbox, "symlink", path, S_IFLNK | 0777, target,
-                limits, err);
+                limits, now, err);
 }
 
 static int mem_remove(struct provider *provider, const struct sandbox *sandbox,
@@ -404,6 +437,7 @@ const struct provider_files mem_files = {
     .link = mem_link,
     .statfs = mem_statfs,
     .at_once = 16,
+    .look = mem_look,
     .tree = mem_tell_tree,
     .get = mem_get_file,
     .put = mem_put_file,

@@ -104,14 +104,14 @@ static void names_may_be_any_bytes(void **state)
         char moved[300];
 
         (void)snprintf(moved, sizeof(moved), "%s 2", names[i]);
-        assert_int_equal(CALL(create, names[i], 0644), 0);
+        assert_int_equal(MAKE(create, names[i], 0644), 0);
         assert_int_equal(CALL_TO(stat, names[i], &told), 0);
         assert_int_equal(told.st_mode, S_IFREG | 0644);
         assert_int_equal(CALL(write_at, names[i], "x", 1, 0), 0);
         assert_int_equal(CALL(rename, names[i], moved, 0), 0);
         assert_int_equal(CALL(link, moved, names[i]), 0);
         assert_int_equal(CALL(remove, moved, false), 0);
-        assert_int_equal(CALL(symlink, names[i], moved), 0);
+        assert_int_equal(MAKE(symlink, names[i], moved), 0);
     }
     assert_int_equal(CALL_TO(list, "", on_entry, &listing), 0);
     assert_int_equal(listing.seen, 2 * ARRAY_SIZE(names));
@@ -124,7 +124,7 @@ static void names_may_be_any_bytes(void **state)
         assert_int_equal(CALL_TO(read_link, moved, target, sizeof(target)), 0);
         assert_string_equal(target, names[i]);
         assert_int_equal(CALL(remove, names[i], false), 0);
-        assert_int_equal(CALL(make_dir, names[i], 0755), 0);
+        assert_int_equal(MAKE(make_dir, names[i], 0755), 0);
         assert_int_equal(CALL(remove, names[i], true), 0);
     }
     assert_int_not_equal(access(host(sh, "pwned"), F_OK), 0);
@@ -214,7 +214,8 @@ static void set_attr_sets_what_is_asked(void **state)
     assert_int_equal(real.st_size, 5000000000);
     assert_true(real.st_blocks < 100);
     want.st_mode = 01777;
-    assert_int_equal(CALL(make_dir, "d", 0711), 0);
+    assert_int_equal(MAKE(make_dir, "d", 0711), 0);
+    assert_int_equal(sh->made.st_mode, S_IFDIR | 0711);
     assert_int_equal(CALL(set_attr, "d", PROVIDER_ATTR_MODE, &want), 0);
     assert_int_equal(stat(host(sh, "d"), &real), 0);
     assert_int_equal(real.st_mode, S_IFDIR | 01777);
@@ -222,6 +223,65 @@ static void set_attr_sets_what_is_asked(void **state)
 }
 
 /* ---- Failures ---- */
+
+static int count_entry(void *arg, const struct provider_entry *entry)
+{
+    unsigned *n = arg;
+
+    assert_true(entry->name[0] && entry->attr.st_mode);
+    (*n)++;
+    return 0;
+}
+
+/* What a look tells of a path. */
+static struct provider_look look_at(struct shell_provider *sh, const char *path,
+                                    size_t most, int expected, unsigned *n)
+{
+    struct provider_look look = {.fn = count_entry, .arg = n, .most = most};
+    struct err err = ERR_INIT;
+
+    *n = 0;
+    assert_int_equal(CALL_TO(look, path, &look), expected);
+    return look;
+}
+
+static void a_look_is_a_directory_with_its_entries(void **state)
+{
+    struct shell_provider *sh = *state;
+    struct provider_look look;
+    char name[300];
+    unsigned n;
+
+    put_text(sh, "f", "text");
+    assert_int_equal(symlink(".", host(sh, "l")), 0);
+    assert_int_equal(mkdir(host(sh, "d"), 0755), 0);
+    put_text(sh, "d/d", "x");
+    put_text(sh, "d/e\ne", "x");
+    look = look_at(sh, "d", 10, 0, &n);
+    assert_true(look.whole && S_ISDIR(look.attr.st_mode) && n == 2);
+    look = look_at(sh, "", 10, 0, &n);
+    assert_true(look.whole && S_ISDIR(look.attr.st_mode) && n >= 3);
+    look = look_at(sh, "f", 10, 0, &n);
+    assert_true(!look.whole && n == 0 && look.attr.st_size == 4);
+    look = look_at(sh, "l", 10, 0, &n);
+    assert_true(!look.whole && n == 0 && S_ISLNK(look.attr.st_mode));
+    (void)look_at(sh, "no", 10, -ENOENT, &n);
+    assert_int_equal(mkdir(host(sh, "many"), 0755), 0);
+    look = look_at(sh, "many", 10, 0, &n);
+    assert_true(look.whole && n == 0);
+    for (int i = 0; i < 20; i++) { /* Longer names than it has room for. */
+        (void)snprintf(name, sizeof(name), "many/%0200d", i);
+        put_text(sh, name, "x");
+    }
+    look = look_at(sh, "many", 10, 0, &n);
+    assert_true(!look.whole && n == 0 && S_ISDIR(look.attr.st_mode));
+    if (geteuid() != 0) {
+        assert_int_equal(chmod(host(sh, "many"), 0), 0);
+        look = look_at(sh, "many", 10, 0, &n);
+        assert_true(!look.whole && S_ISDIR(look.attr.st_mode));
+        assert_int_equal(chmod(host(sh, "many"), 0755), 0);
+    }
+}
 
 static void each_failure_has_its_errno(void **state)
 {
@@ -248,22 +308,22 @@ static void each_failure_has_its_errno(void **state)
     assert_int_equal(CALL_TO(list, "f", on_entry, NULL), -ENOTDIR);
     assert_int_equal(CALL_TO(list, "l", on_entry, NULL), -ELOOP);
     assert_int_equal(CALL_TO(list, "no", on_entry, NULL), -ENOENT);
-    assert_int_equal(CALL(create, "f", 0644), -EEXIST);
-    assert_int_equal(CALL(create, "l", 0644), -EEXIST);
-    assert_int_equal(CALL(create, "p", 0644), -EEXIST);
-    assert_int_equal(CALL(create, "no/f", 0644), -ENOENT);
-    assert_int_equal(CALL(create, "f/f", 0644), -ENOTDIR);
-    assert_int_equal(CALL(create, longest, 0644), -ENAMETOOLONG);
-    assert_int_equal(CALL(make_dir, "f", 0755), -EEXIST);
-    assert_int_equal(CALL(make_dir, "empty", 0755), -EEXIST);
-    assert_int_equal(CALL(make_dir, "no/d", 0755), -ENOENT);
+    assert_int_equal(MAKE(create, "f", 0644), -EEXIST);
+    assert_int_equal(MAKE(create, "l", 0644), -EEXIST);
+    assert_int_equal(MAKE(create, "p", 0644), -EEXIST);
+    assert_int_equal(MAKE(create, "no/f", 0644), -ENOENT);
+    assert_int_equal(MAKE(create, "f/f", 0644), -ENOTDIR);
+    assert_int_equal(MAKE(create, longest, 0644), -ENAMETOOLONG);
+    assert_int_equal(MAKE(make_dir, "f", 0755), -EEXIST);
+    assert_int_equal(MAKE(make_dir, "empty", 0755), -EEXIST);
+    assert_int_equal(MAKE(make_dir, "no/d", 0755), -ENOENT);
     assert_int_equal(CALL(remove, "no", false), -ENOENT);
     assert_int_equal(CALL(remove, "full", false), -EISDIR);
     assert_int_equal(CALL(remove, "full", true), -ENOTEMPTY);
     assert_int_equal(CALL(remove, "f", true), -ENOTDIR);
     assert_int_equal(CALL(remove, "l", true), -ENOTDIR);
-    assert_int_equal(CALL(symlink, "t", "f"), -EEXIST);
-    assert_int_equal(CALL(symlink, "t", "empty"), -EEXIST);
+    assert_int_equal(MAKE(symlink, "t", "f"), -EEXIST);
+    assert_int_equal(MAKE(symlink, "t", "empty"), -EEXIST);
     assert_int_equal(CALL_TO(read_link, "f", target, sizeof(target)), -EINVAL);
     assert_int_equal(CALL_TO(read_link, "l", target, 4), -ENAMETOOLONG);
     assert_int_equal(CALL_TO(read_link, "no", target, 9), -ENOENT);
@@ -341,11 +401,11 @@ static void a_new_file_has_its_mode(void **state)
 
     for (size_t i = 0; i < ARRAY_SIZE(modes); i++) {
         (void)snprintf(name, sizeof(name), "f%zu", i);
-        assert_int_equal(CALL(create, name, modes[i]), 0);
+        assert_int_equal(MAKE(create, name, modes[i]), 0);
         assert_int_equal(stat(host(sh, name), &real), 0);
         assert_int_equal(real.st_mode, S_IFREG | modes[i]);
         (void)snprintf(name, sizeof(name), "d%zu", i);
-        assert_int_equal(CALL(make_dir, name, modes[i]), 0);
+        assert_int_equal(MAKE(make_dir, name, modes[i]), 0);
         assert_int_equal(stat(host(sh, name), &real), 0);
         assert_int_equal(real.st_mode, S_IFDIR | modes[i]);
         assert_int_equal(chmod(host(sh, name), 0755), 0);
@@ -382,12 +442,12 @@ static void who_may_not_is_told_so(void **state)
     assert_int_equal(chmod(host(sh, "d"), 0555), 0);
     assert_int_equal(CALL(read_at, "f", &byte, 1, 0), -EACCES);
     assert_int_equal(CALL(write_at, "f", "x", 1, 0), -EACCES);
-    assert_int_equal(CALL(create, "d/g", 0644), -EACCES);
-    assert_int_equal(CALL(make_dir, "d/g", 0755), -EACCES);
+    assert_int_equal(MAKE(create, "d/g", 0644), -EACCES);
+    assert_int_equal(MAKE(make_dir, "d/g", 0755), -EACCES);
     assert_int_equal(CALL(remove, "d/f", false), -EACCES);
     assert_int_equal(CALL(rename, "d/f", "g", 0), -EACCES);
     assert_int_equal(CALL(rename, "f", "d/g", 0), -EACCES);
-    assert_int_equal(CALL(symlink, "x", "d/l"), -EACCES);
+    assert_int_equal(MAKE(symlink, "x", "d/l"), -EACCES);
     assert_int_equal(CALL(link, "d/f", "d/g"), -EACCES);
     assert_int_equal(put(sh, "d/f", "y", 1, &any), -EACCES);
     assert_int_equal(chmod(host(sh, "d"), 0), 0);
@@ -407,6 +467,7 @@ int main(void)
         ONE(a_directory_is_one_script),
         ONE(a_tree_is_one_script),
         ONE(set_attr_sets_what_is_asked),
+        ONE(a_look_is_a_directory_with_its_entries),
         ONE(each_failure_has_its_errno),
         ONE(a_rename_does_what_rename_does),
         ONE(a_new_file_has_its_mode),

@@ -33,7 +33,7 @@ static void parts_are_read_and_written(void **state)
     size_t size = 0;
 
     memset(model, 0, sizeof(model));
-    assert_int_equal(CALL(create, "f", 0644), 0);
+    assert_int_equal(MAKE(create, "f", 0644), 0);
     for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
         char piece[70000];
         size_t n = i % 2 ? sizeof(piece) : 7;

@@ -30,6 +30,7 @@ static void make_plain(void)
 {
     plain_files = *provider_mem.files;
     plain_files.at_once = 0;
+    plain_files.look = NULL;
     plain_files.tree = NULL;
     plain_files.get = NULL;
     plain_files.put = NULL;

@@ -24,15 +24,20 @@ struct shell_provider {
     struct instance instance;
     struct cancel never;
     struct limits limits;
-    unsigned runs;  /* Scripts so far, */
-    unsigned files; /* and whole files. */
-    int broken;     /* Errno of all whole files; 0: none. */
+    unsigned runs;    /* Scripts so far, */
+    unsigned files;   /* and whole files. */
+    struct stat made; /* What the last one made. */
+    int broken;       /* Errno of all whole files; 0: none. */
 };
 
 /* In a test: a slot with limits last, or behind the path. */
 #define CALL(slot, ...)                                                        \
     files_over_exec.slot(&sh->base, &sh->sandbox, __VA_ARGS__, &sh->limits,    \
                          &err)
+/* A slot that tells what it has made. */
+#define MAKE(slot, ...)                                                        \
+    files_over_exec.slot(&sh->base, &sh->sandbox, __VA_ARGS__, &sh->limits,    \
+                         &sh->made, &err)
 #define CALL_TO(slot, path, ...)                                               \
     files_over_exec.slot(&sh->base, &sh->sandbox, path, &sh->limits,           \
                          __VA_ARGS__, &err)

@@ -76,6 +76,42 @@ static void a_listing_answers_for_its_files(void **state)
     assert_int_equal(remote_fixture_calls(fx) - before, 1);
 }
 
+static void a_directory_comes_with_its_entries(void **state)
+{
+    struct fixture *fx = *state;
+    uint64_t before;
+
+    fill(fx, "d", FILES);
+    fill(fx, "empty", 0);
+    before = remote_fixture_calls(fx);
+    look(fx, "d", FILES);
+    assert_int_equal(remote_fixture_calls(fx) - before, 2); /* The top's. */
+    ws_changed(fx->ws);
+    before = remote_fixture_calls(fx);
+    look(fx, "empty", 0);
+    assert_int_equal(fixture_find(fx, "empty/gone"), -ENOENT);
+    assert_int_equal(remote_fixture_calls(fx) - before, 2);
+}
+
+static void what_is_made_is_one_call(void **state)
+{
+    struct fixture *fx = *state;
+    uint64_t before;
+
+    (void)fixture_stat(fx, "");
+    before = remote_fixture_calls(fx);
+    fixture_mkdir(fx, "d");
+    assert_int_equal(remote_fixture_calls(fx) - before, 1);
+    (void)fixture_stat(fx, "");
+    before = remote_fixture_calls(fx);
+    assert_int_equal(fixture_symlink(fx, "d", "l"), 0);
+    assert_int_equal(remote_fixture_calls(fx) - before, 1);
+    (void)fixture_stat(fx, "");
+    before = remote_fixture_calls(fx);
+    look(fx, "d", 0);
+    assert_int_equal(remote_fixture_calls(fx), before);
+}
+
 static void a_walk_is_one_call_where_the_engine_tells_trees(void **state)
 {
     struct fixture *fx = *state;
@@ -156,6 +192,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         ONE(a_listing_answers_for_its_files),
+        ONE(a_directory_comes_with_its_entries),
+        ONE(what_is_made_is_one_call),
         ONE(a_walk_is_one_call_where_the_engine_tells_trees),
         ONE(removing_is_one_call_a_file),
         ONE(small_files_are_fetched_side_by_side),

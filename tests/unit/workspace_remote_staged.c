@@ -444,7 +444,7 @@ static void content_is_kept_until_it_changes(void **state)
     assert_int_equal(remote_fixture_calls(fx), before);
     ws_changed(fx->ws);
     fixture_expect(fx, "f", "text"); /* Attributes are asked for. */
-    assert_int_equal(remote_fixture_calls(fx) - before, 2);
+    assert_in_range(remote_fixture_calls(fx) - before, 1, 2);
     write_there(fx, "f", "TEXT");
     ws_changed(fx->ws);
     fixture_expect(fx, "f", "TEXT");
