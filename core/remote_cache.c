@@ -316,17 +316,22 @@ enum remote_known remote_cache_find(struct remote_cache *cache,
     return found;
 }
 
-bool remote_cache_met(struct remote_cache *cache, const char *path)
+bool remote_cache_looks(struct remote_cache *cache, const char *path,
+                        size_t most)
 {
     const struct split at = split(path);
     const struct known_dir *dir;
-    bool met;
+    bool looks;
 
     mutex_lock(&cache->lock);
     dir = find_dir(cache, at.dir, at.dir_len);
-    met = dir && find_name(cache, dir, at.name);
+    looks = !dir || !find_name(cache, dir, at.name);
+    if (!looks) {
+        dir = find_dir(cache, path, strlen(path));
+        looks = dir && dir->was_whole && dir->n <= most;
+    }
     mutex_unlock(&cache->lock);
-    return met;
+    return looks;
 }
 
 /* Whether an answer that was asked for then is newer than all changes. */

@@ -55,9 +55,17 @@ void remote_cache_changed(struct remote_cache *cache);
 enum remote_known remote_cache_find(struct remote_cache *cache,
                                     const char *path, struct stat *attr);
 
-/** @param cache a cache @param path of a file @return whether anything was
- *  ever known of it that was not dropped, also what holds no longer */
-bool remote_cache_met(struct remote_cache *cache, const char *path);
+/**
+ * Whether to ask for a directory's entries with its attributes: nothing is
+ * known of the path, or it was listed before.
+ *
+ * @param cache a cache
+ * @param path  of the file
+ * @param most  entries that it may have
+ * @return whether to
+ */
+bool remote_cache_looks(struct remote_cache *cache, const char *path,
+                        size_t most);
 
 /**
  * Takes what the engine said of one file.

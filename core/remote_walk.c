@@ -441,14 +441,15 @@ static int ask(struct remote *r, const char *path, const struct limits *limits,
 {
     struct remote_moment moment;
     struct stat attr = {.st_size = 0};
-    bool first = r->files->look && !remote_cache_met(r->cache, path);
+    bool looks =
+        r->files->look && remote_cache_looks(r->cache, path, LOOK_MOST);
     int rc = remote_begin(r, limits, err);
 
     if (rc < 0) {
         return rc;
     }
     moment = remote_cache_moment(r->cache);
-    rc = first ? look(r, path, &moment, limits, &attr, err)
+    rc = looks ? look(r, path, &moment, limits, &attr, err)
                : r->files->stat(r->provider, &r->sandbox, path, limits, &attr,
                                 err);
     rc = (int)remote_end(r, rc, err);

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -195,7 +196,21 @@ static void stuck_start(void)
     for (i = 0; i < STUCK; i++) {
         child_await(&stuck[i]);
     }
-    process_asleep(stuck[0].pid);
+    for (i = 0; i < STUCK; i++) {
+        process_asleep(stuck[i].pid);
+    }
+}
+
+/* None of them was answered. */
+static void stuck_still(void)
+{
+    size_t i;
+
+    for (i = 0; i < STUCK; i++) {
+        if (waitpid(stuck[i].pid, NULL, WNOHANG) != 0) {
+            fail_msg("request %zu was not stuck", i);
+        }
+    }
 }
 
 /* The longest time that one of them took to die. */
@@ -261,6 +276,7 @@ static void sixty_four_stuck_requests_slow_nobody_else(void **state)
         took[1][i] = measure(i);
     }
     expect_shell("ls > $T/out; cat status > $T/out", "");
+    stuck_still();
     killed = stuck_kill(SIGKILL);
     print_message("%d ended %d ms after SIGKILL\n", STUCK, (int)killed);
     assert_true(killed < 2000);
