@@ -342,7 +342,8 @@ static bool was_one(const struct mapped *mapped, int fd)
     return has(mapped, ino);
 }
 
-/* By the number that the workspace shows at its place, or has shown. */
+/* By the number that the workspace shows at its place, or has shown; or by its
+ * own, which older kernels tell of a mapping. */
 static bool is_one(const struct mapped *mapped, const struct scan_node *node,
                    int workspace, int upper)
 {
@@ -352,7 +353,8 @@ static bool is_one(const struct mapped *mapped, const struct scan_node *node,
         path ? below_open(upper, path, O_RDONLY | O_NONBLOCK) : -1;
     struct stat attr;
 
-    return (fd >= 0 && fstat(fd, &attr) == 0 && has(mapped, attr.st_ino)) ||
+    return has(mapped, node->ino) ||
+           (fd >= 0 && fstat(fd, &attr) == 0 && has(mapped, attr.st_ino)) ||
            (own >= 0 && was_one(mapped, own));
 }
 

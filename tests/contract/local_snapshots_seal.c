@@ -13,7 +13,8 @@
 enum {
     FILES = 2100, /* More than are copied; */
     SOME = 300,   /* where fewer are, these are more. */
-    SOME_LEAST = 200
+    SOME_LEAST = 200,
+    MANY = 125
 };
 
 static int sh(struct model *model, const char *script, const char *expect)
@@ -158,6 +159,41 @@ static void seal_on_seal_shows_the_same(void **state)
     end(&model);
 }
 
+/* So many that what is written would lie over more layers than the kernel
+ * takes: from some number on they are copied, and joined. */
+static void many_seals_show_the_same(void **state)
+{
+    struct model model;
+    unsigned sealed = 0;
+
+    begin(state, &model);
+    snapshots_seal_from(0, 0);
+    for (unsigned key = 1; key <= MANY; key++) {
+        char script[96];
+
+        (void)snprintf(script, sizeof(script),
+                       "mkdir d%u; echo %u >d%u/f; echo %u >same; "
+                       "mv d%u/f moved",
+                       key, key, key, key, key / 2 + 1);
+        (void)sh(&model, script, NULL);
+        sealed += model_take_only(&model, key, NULL).moved;
+        if (key % 25 == 0) {
+            model_copy(&model, key);
+        }
+    }
+    assert_true(sealed > MANY / 2 && sealed < MANY);
+    for (unsigned key = 25; key <= MANY; key += 25) {
+        model_check(&model, key);
+    }
+    for (unsigned key = MANY; key >= 100; key -= 50) {
+        model_restore(&model, key);
+        model_check_now(&model, key);
+        assert_int_equal(sh(&model, "echo x >x", ""), 0);
+        (void)model_take_only(&model, 1000 + key, NULL);
+    }
+    end(&model);
+}
+
 /* Another checkpoint after each says that nothing has changed. */
 static void nothing_is_counted_twice(void **state)
 {
@@ -260,6 +296,7 @@ int suite_snapshots_seal(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_large_is_sealed),
         cmocka_unit_test(seal_on_seal_shows_the_same),
+        cmocka_unit_test(many_seals_show_the_same),
         cmocka_unit_test(nothing_is_counted_twice),
         cmocka_unit_test(what_holds_the_workspace_keeps_it),
         cmocka_unit_test(files_with_more_names_stay_one),
