@@ -5,6 +5,7 @@
  * usage: bench [--quick] [--rounds N] [--only NAME] [--json FILE]
  *              [--chart FILE] [--log FILE] [--note KEY=VALUE]...
  *              [--sessions DIR] [--beside NAME=COMMAND]...
+ *              [--btrfs DIR] [--durable]
  *              SCRATCH TARGET=DIR...
  *
  * SCRATCH is an empty directory for what is worked on. The first target is what
@@ -64,6 +65,8 @@ struct options {
     const char *chart;
     const char *log;
     const char *sessions;
+    const char *btrfs; /* A directory; NULL: there is none. */
+    bool durable;      /* The mount survives a power cut. */
     const char *beside[TARGETS_MAX];
     size_t beside_count;
 };
@@ -237,6 +240,12 @@ static void set_option(struct options *options, struct report *report, int flag,
     case 'l':
         options->log = text;
         break;
+    case 'f':
+        options->btrfs = text;
+        break;
+    case 'd':
+        options->durable = true;
+        break;
     case 's':
         options->sessions = text;
         break;
@@ -268,6 +277,8 @@ static int read_options(int argc, char **argv, struct options *options,
         {"note", required_argument, NULL, 'n'},
         {"sessions", required_argument, NULL, 's'},
         {"beside", required_argument, NULL, 'b'},
+        {"btrfs", required_argument, NULL, 'f'},
+        {"durable", no_argument, NULL, 'd'},
         {NULL, 0, NULL, 0},
     };
     int flag = getopt_long(argc, argv, "", names, NULL);
@@ -335,7 +346,7 @@ static int tell(const struct report *report, const struct options *options)
 }
 
 static int measure_sessions(struct report *report,
-                            const struct options *options)
+                            const struct options *options, const char *scratch)
 {
     AUTO_FD int sessions =
         open(options->sessions, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -351,7 +362,13 @@ static int measure_sessions(struct report *report,
     }
     rc = latencies_measure(report, session, options->beside,
                            options->beside_count);
-    return rc < 0 ? rc : snapshots_measure(report, sessions);
+    if (rc == 0) {
+        rc = snapshots_measure(report, sessions, scratch, options->durable);
+    }
+    if (rc == 0) {
+        history_measure(report, scratch, options->btrfs);
+    }
+    return rc;
 }
 
 int main(int argc, char **argv)
@@ -381,7 +398,7 @@ int main(int argc, char **argv)
         fail(options.log, rc);
     }
     if (options.sessions) {
-        rc = measure_sessions(&report, &options);
+        rc = measure_sessions(&report, &options, scratch);
     }
     if (rc < 0) {
         fail("a session", rc);

@@ -79,6 +79,7 @@ struct latency {
     const char *name;
     double us;
     double bound; /* 0: none. */
+    bool bytes;   /* They are of this, and no time. */
 };
 
 struct report {
@@ -127,14 +128,30 @@ MUST_USE int latencies_measure(struct report *report, int session,
 
 /* ---- snapshots.c ---- */
 
+/* A script that fills a directory with small files. */
+void snapshots_script(char *out, size_t size, unsigned files);
+/* Changes some of them in ten directories, as a turn wants. */
+MUST_USE int snapshots_change(const char *top, unsigned turn);
 /* Measures checkpoints, restores and forks in new sessions. `sessions` is that
- * directory of a mount. */
-MUST_USE int snapshots_measure(struct report *report, int sessions);
+ * directory of a mount; `plain` one without a mount; `durable` where a power
+ * cut is survived. */
+MUST_USE int snapshots_measure(struct report *report, int sessions,
+                               const char *plain, bool durable);
+
+/* ---- history.c ---- */
+
+/* Measures other ways, in an empty directory and in one of a btrfs, or NULL. */
+void history_measure(struct report *report, const char *scratch,
+                     const char *snapshots);
 
 /* ---- report.c ---- */
 
-/* Adds one; NAN: cannot. The name is borrowed. */
-void report_latency(struct report *report, const char *name, double us);
+/* Adds one; NAN: cannot; bound 0: none. The name is borrowed. */
+void report_latency(struct report *report, const char *name, double us,
+                    double bound);
+/* The same of bytes. */
+void report_bytes(struct report *report, const char *name, double bytes,
+                  double bound);
 
 /* The ratio of a target to the base; NAN: there is none. */
 double ratio_of(const struct result *result, size_t target);

@@ -158,7 +158,7 @@ int latencies_measure(struct report *report, int session,
         unsigned n = pieces[i].times;
 
         report_latency(report, pieces[i].name,
-                       n ? median(pieces[i].us, n) : NAN);
+                       n ? median(pieces[i].us, n) : NAN, 0);
     }
     if (rc == 0) {
         report->latencies[0].bound = EXEC_BOUND * report->latencies[1].us;

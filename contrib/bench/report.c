@@ -14,14 +14,28 @@ enum {
     NUMBER = 32,
     JSON_MAX = 1 << 20,
     MS = 1000, /* Microseconds. */
+    KIB = 1024,
 };
 
-void report_latency(struct report *report, const char *name, double us)
+static void add(struct report *report, const struct latency *latency)
 {
     if (report->latency_count < ROWS_MAX) {
-        report->latencies[report->latency_count++] =
-            (struct latency){.name = name, .us = us};
+        report->latencies[report->latency_count++] = *latency;
     }
+}
+
+void report_latency(struct report *report, const char *name, double us,
+                    double bound)
+{
+    add(report,
+        &(const struct latency){.name = name, .us = us, .bound = bound});
+}
+
+void report_bytes(struct report *report, const char *name, double bytes,
+                  double bound)
+{
+    add(report, &(const struct latency){
+                    .name = name, .us = bytes, .bound = bound, .bytes = true});
 }
 
 double ratio_of(const struct result *result, size_t target)
@@ -72,19 +86,27 @@ static void print_head(const struct report *report, FILE *out)
     (void)fprintf(out, "\n");
 }
 
+static void print_value(FILE *out, const struct latency *latency)
+{
+    if (isnan(latency->us)) {
+        (void)fprintf(out, " %9s   ", "-");
+    } else if (latency->bytes) {
+        (void)fprintf(out, " %9.1f KiB", latency->us / KIB);
+    } else {
+        (void)fprintf(out, " %9.3f ms", latency->us / MS);
+    }
+}
+
 static void print_latencies(const struct report *report, FILE *out)
 {
     for (size_t i = 0; i < report->latency_count; i++) {
         const struct latency *latency = &report->latencies[i];
 
         (void)fprintf(out, "%s%-32s", i ? "" : "\n", latency->name);
-        if (isnan(latency->us)) {
-            (void)fprintf(out, " %9s", "-");
-        } else {
-            (void)fprintf(out, " %9.3f ms", latency->us / MS);
-        }
+        print_value(out, latency);
         if (latency->bound > 0) {
-            (void)fprintf(out, "  <= %.3f%s", latency->bound / MS,
+            (void)fprintf(out, "  <= %.3f%s",
+                          latency->bound / (latency->bytes ? KIB : MS),
                           latency->us > latency->bound ? "  over" : "");
         }
         (void)fprintf(out, "\n");
@@ -166,12 +188,16 @@ static struct js *all_means(const struct report *report)
     return js;
 }
 
-static struct js *all_latencies(const struct report *report)
+static struct js *all_latencies(const struct report *report, bool bytes)
 {
     struct js *js = js_object();
 
     for (size_t i = 0; i < report->latency_count; i++) {
-        set_number(js, report->latencies[i].name, report->latencies[i].us);
+        const struct latency *latency = &report->latencies[i];
+
+        if (latency->bytes == bytes) {
+            set_number(js, latency->name, latency->us);
+        }
     }
     return js;
 }
@@ -205,7 +231,8 @@ int report_json(const struct report *report, const char *path)
     js_set_text(js, "base", report->targets[0].name);
     js_set(js, "workloads", all_rows(report));
     js_set(js, "geometric_mean", all_means(report));
-    js_set(js, "latency_us", all_latencies(report));
+    js_set(js, "latency_us", all_latencies(report, false));
+    js_set(js, "bytes", all_latencies(report, true));
     rc = js_write_lines(js, &text);
     js_free(js);
     file = rc == 0 ? fopen(path, "we") : NULL;

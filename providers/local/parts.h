@@ -108,8 +108,8 @@ MUST_USE int parts_copy(const struct parts *parts, int to,
  * @param path  of the file
  * @param from  it
  * @param to    empty, in the layer
- * @return 0; 1 when it is to be copied whole, with nothing written; or a
- *         negative errno
+ * @return 0; 1 when it is to be copied whole, over what there is; or a negative
+ *         errno
  */
 MUST_USE int parts_put(const struct parts_place *place, const char *path,
                        int from, int to);

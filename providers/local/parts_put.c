@@ -216,7 +216,7 @@ static int put(const struct parts_place *place, const char *path,
         rc = note(place, path, layer, &spans, to);
     }
     free(spans.all);
-    return rc;
+    return rc == -EOPNOTSUPP ? 1 : rc; /* No such attributes there. */
 }
 
 int parts_put(const struct parts_place *place, const char *path, int from,
