@@ -6,7 +6,6 @@
 #include "providers/local/cgroup.h"
 #include "providers/local/link.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -137,6 +136,7 @@ int box_start(struct link *link, uint64_t number, const struct link_plan *plan,
     memcpy(box->groups_name, made.groups_name, sizeof(box->groups_name));
     atomic_init(&box->frozen, false);
     atomic_init(&box->serial, 0);
+    mutex_init(&box->lock);
     atomic_init(&box->refs, 1);
     rc = await_ready(box, limits, err);
     if (rc < 0) {
@@ -191,44 +191,6 @@ void box_unhold(const struct box *box)
     link_drop(box->keeper, &held);
 }
 
-static void add_leftover(struct box *box, uint64_t serial)
-{
-    struct box_leftover *leftover = calloc(1, sizeof(*leftover));
-
-    if (leftover) {
-        list_init(&leftover->link);
-        (void)snprintf(leftover->name, sizeof(leftover->name), "%" PRIu64,
-                       serial);
-        list_add(&box->leftovers, &leftover->link);
-    }
-}
-
-/* All groups of commands, of those that run too: they cannot be removed. */
-static void find_commands(struct box *box)
-{
-    int fd = openat(box->cgroup, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
-    const struct dirent *entry = dir ? readdir(dir) : NULL;
-
-    while (entry) {
-        uint64_t serial = strtoull(entry->d_name, NULL, 10);
-
-        if (entry->d_type == DT_DIR && entry->d_name[0] >= '0' &&
-            entry->d_name[0] <= '9') {
-            add_leftover(box, serial);
-            if (serial >= atomic_load(&box->serial)) {
-                atomic_store(&box->serial, serial + 1);
-            }
-        }
-        entry = readdir(dir);
-    }
-    if (dir) {
-        (void)closedir(dir);
-    } else {
-        cleanup_fd(&fd);
-    }
-}
-
 void box_count_run(const char *name)
 {
     const char *dot = strchr(name, '.');
@@ -265,11 +227,12 @@ static void fill_adopted(struct box *box, struct link *link,
                    what->groups_name);
     atomic_init(&box->frozen, what->frozen != 0);
     atomic_init(&box->serial, 0);
+    mutex_init(&box->lock);
     /* Above what an earlier daemon has asked. */
     box->freezes = (uint64_t)clock_wall_us();
     atomic_init(&box->refs, 1);
     if (box->cgroup >= 0) {
-        find_commands(box);
+        box_find_commands(box);
     }
     /* What was met before is no news. */
     (void)box_met_limit(box, &ignored);
@@ -304,6 +267,8 @@ void box_unref(struct box *box)
         {
             free(container_of(node, struct box_leftover, link));
         }
+        box_drop_spare(box);
+        mutex_done(&box->lock);
         (void)close(box->sock);
         (void)close(box->pidfd);
         cleanup_fd(&box->space);
@@ -438,7 +403,14 @@ static void remove_group(int group, const char *name)
     }
 }
 
-static int end_group(const struct box *box, const struct limits *limits,
+static void note_end(struct box *box)
+{
+    mutex_lock(&box->lock);
+    box->ended = true;
+    mutex_unlock(&box->lock);
+}
+
+static int end_group(struct box *box, const struct limits *limits,
                      struct err *err)
 {
     struct err gone = ERR_INIT;
@@ -450,6 +422,7 @@ static int end_group(const struct box *box, const struct limits *limits,
             return rc;
         }
     }
+    note_end(box);
     /* Where the group is gone, another keeper has cleared it. */
     remove_group(box->cgroup, box->name);
     for (unsigned i = 0; i < WIRE_CONTROLS; i++) {
@@ -462,39 +435,6 @@ int box_end(struct box *box, const struct limits *limits, struct err *err)
 {
     return box->cgroup >= 0 ? end_group(box, limits, err)
                             : end_init(box, limits, err);
-}
-
-struct box_leftover *box_name_command(struct box *box)
-{
-    struct box_leftover *leftover = calloc(1, sizeof(*leftover));
-
-    if (leftover) {
-        list_init(&leftover->link);
-        (void)snprintf(leftover->name, sizeof(leftover->name), "%" PRIu64,
-                       (uint64_t)atomic_fetch_add(&box->serial, 1));
-    }
-    return leftover;
-}
-
-void box_sweep(struct box *box, struct box_leftover *more)
-{
-    if (box->cgroup < 0) {
-        free(more);
-        return;
-    }
-    if (more) {
-        list_add(&box->leftovers, &more->link);
-    }
-    list_each_safe(node, &box->leftovers)
-    {
-        struct box_leftover *leftover =
-            container_of(node, struct box_leftover, link);
-
-        if (cgroup_remove(box->cgroup, leftover->name) != -EBUSY) {
-            list_remove(&leftover->link);
-            free(leftover);
-        }
-    }
 }
 
 /* How often a limit was met, as the kernel counts. */
@@ -558,29 +498,6 @@ bool box_met_limit(struct box *box, struct err *why)
     box->met[WIRE_CONTROL_MEMORY] = memory;
     box->met[WIRE_CONTROL_PIDS] = pids;
     return met;
-}
-
-void box_kill_leftovers(const struct box *box)
-{
-    struct wire wire = {.type = WIRE_END, .n = 0, .code = SIGKILL};
-    struct err ignored = ERR_INIT;
-
-    if (box->cgroup < 0) {
-        /* Else it is dead, or the next look comes soon. */
-        (void)!box_send(box, &wire, NULL, 0, &ignored);
-        return;
-    }
-    list_each(node, &box->leftovers)
-    {
-        const struct box_leftover *leftover =
-            container_of(node, struct box_leftover, link);
-        AUTO_FD int group = openat(box->cgroup, leftover->name,
-                                   O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-
-        if (group >= 0) {
-            (void)cgroup_kill(group, &ignored);
-        }
-    }
 }
 
 int box_send(const struct box *box, const struct wire *wire, const int *fds,

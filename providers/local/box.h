@@ -8,6 +8,7 @@
 
 #include "core/cancel.h"
 #include "core/list.h"
+#include "core/mutex.h"
 #include "providers/local/link.h"
 
 #include <stdatomic.h>
@@ -16,6 +17,12 @@
 struct box_leftover {
     struct list link;
     char name[32];
+};
+
+/* The cgroup of the next command, made ahead. */
+struct box_group {
+    struct box_leftover *name;
+    int fd;
 };
 
 struct box {
@@ -38,7 +45,10 @@ struct box {
     atomic_bool frozen;          /* As it was last asked for, */
     uint64_t freezes;            /* and how often init was; one thread. */
     atomic_uint_fast64_t serial; /* Names its commands' cgroups. */
-    struct list leftovers;       /* Those of ended ones; the loop's thread. */
+    struct mutex lock;           /* A leaf. */
+    struct box_group *spare GUARDED; /* by lock; NULL: there is none */
+    bool ended GUARDED;              /* by lock; its cgroup is being removed */
+    struct list leftovers; /* Those of ended ones; the loop's thread. */
     atomic_uint refs;
 };
 
@@ -139,21 +149,33 @@ MUST_USE int box_freeze(struct box *box, bool freeze,
 int box_end(struct box *box, const struct limits *limits, struct err *err);
 
 /**
- * Finds a name for a command's cgroup.
+ * Gives a command a cgroup of its own, which none has had before.
  *
- * @param box a box
- * @return the name, to free(); or NULL without memory
+ * @param box  one that has cgroups
+ * @param name of the group, on success: box_end_command() takes it
+ * @param fd   of the group, on success
+ * @param err  filled on failure
+ * @return 0 or a negative errno
  */
-struct box_leftover *box_name_command(struct box *box);
+MUST_USE int box_begin_command(struct box *box, struct box_leftover **name,
+                               int *fd, struct err *err);
 
-/**
- * Removes the cgroups of ended commands in which no process is left. In the
- * loop's thread.
- *
- * @param box  a box
- * @param more one more that has ended, taken; or NULL
+/** Notes that a command has ended, whose cgroup may be removed. In the loop's
+ *  thread, as the next. @param box a box @param name taken; NULL: it had none
  */
-void box_sweep(struct box *box, struct box_leftover *more);
+void box_end_command(struct box *box, struct box_leftover *name);
+
+/** Removes the cgroups of ended commands in which no process is left, and makes
+ *  one for the next. @param box a box */
+void box_sweep(struct box *box);
+
+/* For box.c. */
+
+/** Finds the cgroups of commands of an earlier daemon, also of those that run:
+ *  these cannot be removed. @param box being adopted */
+void box_find_commands(struct box *box);
+/** @param box has no cgroup made ahead any more */
+void box_drop_spare(struct box *box);
 
 /**
  * Finds out whether a limit of memory or processes was met since the last

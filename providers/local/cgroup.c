@@ -8,10 +8,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 enum {
@@ -210,21 +213,56 @@ int64_t cgroup_count(int group, const char *name, const char *key)
     return value ? strtoll(value, NULL, 10) : 0;
 }
 
+/* A process that has ended meanwhile may have given its number to one that is
+ * nobody's of ours. */
+static void continue_one(int group, const char *pid)
+{
+    AUTO_FD int fd = (int)syscall(SYS_pidfd_open, atoi(pid), 0U);
+
+    if (fd >= 0 && cgroup_has_word(group, "cgroup.procs", pid)) {
+        (void)syscall(SYS_pidfd_send_signal, fd, SIGCONT, NULL, 0U);
+    }
+}
+
+void cgroup_continue(int group)
+{
+    char text[TEXT_SIZE];
+    char *rest = text;
+    const char *pid;
+
+    if (!read_file(group, "cgroup.procs", text, sizeof(text))) {
+        return;
+    }
+    pid = strsep(&rest, "\n");
+    while (pid && pid[0]) {
+        continue_one(group, pid);
+        pid = strsep(&rest, "\n");
+    }
+}
+
 bool cgroup_is(int group, const char *key)
 {
     return cgroup_count(group, "cgroup.events", key) == 1;
 }
 
+static int remove_one(int parent, const char *name)
+{
+    return unlinkat(parent, name, AT_REMOVEDIR) < 0 && errno != ENOENT ? -errno
+                                                                       : 0;
+}
+
 /* Below ours there are two levels: sandboxes, and their commands. */
 int cgroup_remove(int parent, const char *name)
 {
-    int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int rc = remove_one(parent, name);
+    int fd =
+        rc == 0 ? -1 : openat(parent, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *dir = fd < 0 ? NULL : fdopendir(fd);
     const struct dirent *entry;
 
     if (!dir) {
         cleanup_fd(&fd);
-        return errno == ENOENT ? 0 : -errno;
+        return rc;
     }
     entry = readdir(dir);
     while (entry) {
@@ -234,10 +272,7 @@ int cgroup_remove(int parent, const char *name)
         entry = readdir(dir);
     }
     (void)closedir(dir);
-    if (unlinkat(parent, name, AT_REMOVEDIR) < 0 && errno != ENOENT) {
-        return -errno;
-    }
-    return 0;
+    return remove_one(parent, name);
 }
 
 void cgroup_each_keeper(int parent,

@@ -9,10 +9,15 @@
 #include <linux/sched.h>
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+
+enum {
+    CRADLE_FEW = CRADLE_SPARES / 4 /* When more are made. */
+};
 
 NORETURN static void be_cradle(const struct cradle *cradle, int sock)
 {
@@ -42,38 +47,51 @@ NORETURN static void be_cradle(const struct cradle *cradle, int sock)
 static int make_spare(struct cradle *cradle, struct err *err)
 {
     struct clone_args args = {.exit_signal = SIGCHLD};
+    struct cradle_spare *spare = &cradle->spares[cradle->count];
     int pair[2];
-    pid_t pid;
 
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) {
         return err_errno(err, "socketpair");
     }
     cradle->made++;
-    pid = (pid_t)syscall(SYS_clone3, &args, sizeof(args));
-    if (pid == 0) {
+    spare->pid = (pid_t)syscall(SYS_clone3, &args, sizeof(args));
+    if (spare->pid == 0) {
         (void)close(pair[0]);
         be_cradle(cradle, pair[1]);
     }
-    if (pid < 0) {
+    (void)close(pair[1]);
+    if (spare->pid < 0) {
         int rc = err_errno(err, "cannot make a process");
 
         (void)close(pair[0]);
-        (void)close(pair[1]);
         return rc;
     }
-    (void)close(pair[1]);
-    cradle->sock = pair[0];
-    cradle->pid = pid;
+    spare->sock = pair[0];
+    cradle->count++;
     return 0;
 }
 
 void cradle_prepare(struct cradle *cradle)
 {
     struct err ignored = ERR_INIT;
+    int rc = 0;
 
-    if (make_spare(cradle, &ignored) < 0) {
-        cradle->sock = -1;
+    while (rc == 0 && cradle->count < CRADLE_SPARES) {
+        rc = make_spare(cradle, &ignored);
     }
+}
+
+/* The one that has waited longest; those behind it move up. */
+static int use_spare(struct cradle *cradle, const struct wire *request,
+                     const int *fds, size_t count, struct err *err)
+{
+    int rc = wire_send(cradle->spares[0].sock, request, fds, count, err);
+
+    (void)close(cradle->spares[0].sock);
+    cradle->count--;
+    memmove(&cradle->spares[0], &cradle->spares[1],
+            cradle->count * sizeof(cradle->spares[0]));
+    return rc;
 }
 
 int cradle_hand_over(struct cradle *cradle, const struct wire *request,
@@ -81,31 +99,35 @@ int cradle_hand_over(struct cradle *cradle, const struct wire *request,
 {
     int rc = -EPIPE;
 
-    if (cradle->sock >= 0) {
-        rc = wire_send(cradle->sock, request, fds, count, err);
-        cleanup_fd(&cradle->sock);
+    /* Somebody may have killed one. */
+    while (rc < 0 && cradle->count > 0) {
+        err_clear(err);
+        rc = use_spare(cradle, request, fds, count, err);
     }
     if (rc < 0) {
-        /* There was none, or somebody has killed it. */
+        err_clear(err);
         rc = make_spare(cradle, err);
         if (rc == 0) {
-            rc = wire_send(cradle->sock, request, fds, count, err);
-            cleanup_fd(&cradle->sock);
+            rc = use_spare(cradle, request, fds, count, err);
         }
     }
-    cradle_prepare(cradle);
+    if (cradle->count <= CRADLE_FEW) {
+        cradle_prepare(cradle);
+    }
     return rc;
 }
 
 void cradle_close(struct cradle *cradle)
 {
-    if (cradle->sock < 0) {
-        return;
+    for (unsigned i = 0; i < cradle->count; i++) {
+        (void)kill(cradle->spares[i].pid, SIGKILL);
+        (void)close(cradle->spares[i].sock);
     }
-    (void)kill(cradle->pid, SIGKILL);
-    cleanup_fd(&cradle->sock);
-    /* Its groups can be removed then. Others that still make a sandbox end
+    /* Their groups can be removed then. Others that still make a sandbox end
      * with that. */
-    while (waitpid(cradle->pid, NULL, 0) < 0 && errno == EINTR) {
+    for (unsigned i = 0; i < cradle->count; i++) {
+        while (waitpid(cradle->spares[i].pid, NULL, 0) < 0 && errno == EINTR) {
+        }
     }
+    cradle->count = 0;
 }

@@ -1,8 +1,10 @@
 /*
  * The cradle: where limits are of cgroups of version 1, a process that is in
  * a sandbox's groups before the sandbox begins, and in which its first
- * process is born. To move one takes ten milliseconds and more, so that a
- * spare cradle waits for the next sandbox. For the keeper.
+ * process is born. To move one takes the kernel some milliseconds, in which
+ * nobody's groups can be changed, but those that are moved right after it are
+ * moved at once: so several spares are made at a time, and wait for sandboxes.
+ * For the keeper.
  */
 #ifndef SESSIONFS_LOCAL_CRADLE_H
 #define SESSIONFS_LOCAL_CRADLE_H
@@ -25,21 +27,28 @@ typedef void cradle_serve_fn(const void *arg, const struct wire *request,
                              int *fds, const struct control_groups *groups,
                              const char *name, const struct err *err);
 
+enum {
+    CRADLE_SPARES = 8
+};
+
 struct cradle {
     const struct control *control;
     cradle_serve_fn *serve;
     const void *arg;
-    int sock; /* To the spare; -1: there is none. */
-    pid_t pid;
-    uint64_t made; /* Names its groups. */
+    struct cradle_spare {
+        int sock;
+        pid_t pid;
+    } spares[CRADLE_SPARES];
+    unsigned count; /* Of spares. */
+    uint64_t made;  /* Names their groups. */
 };
 
-/** Makes the spare; without one the next request makes it.
- *  @param cradle filled but for the spare, which there is not */
+/** Makes the spares; where that fails the next request makes one.
+ *  @param cradle filled but for the spares, which there are not */
 void cradle_prepare(struct cradle *cradle);
 
 /**
- * Hands a request to the spare, and makes the next.
+ * Hands a request to a spare, and makes more where few are left.
  *
  * @param cradle  as prepared
  * @param request borrowed
@@ -51,7 +60,7 @@ void cradle_prepare(struct cradle *cradle);
 MUST_USE int cradle_hand_over(struct cradle *cradle, const struct wire *request,
                               const int *fds, size_t count, struct err *err);
 
-/** @param cradle its spare ends */
+/** @param cradle its spares end */
 void cradle_close(struct cradle *cradle);
 
 #endif

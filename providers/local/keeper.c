@@ -38,6 +38,7 @@ struct keeper {
     char name[64]; /* Of ours. */
     struct wire_host host;
     struct filter filter;
+    struct template template;
     struct control control;
     struct cradle cradle; /* Where controllers are of version 1. */
     struct shelf shelf;
@@ -202,6 +203,9 @@ static int set_up(struct keeper *keeper, bool again, int ready[WIRE_READY_FDS],
         try_group(keeper, why);
         rc = filter_build(&keeper->filter, err);
     }
+    if (rc == 0) {
+        rc = template_open(&keeper->template, err);
+    }
     return rc == 0 ? sandbox_probe(err) : rc;
 }
 
@@ -247,11 +251,9 @@ static int make_sandbox(const struct keeper *keeper, const struct wire *request,
                                 .filter = &keeper->filter};
     int rc = take_over(keeper, &fds[WIRE_START_WORKSPACE], 1, err);
 
-    if (rc == 0 && fds[WIRE_START_ROOTFS] >= 0) {
-        rc = take_over(keeper, &fds[WIRE_START_ROOTFS], 1, err);
-    }
     plan.workspace = fds[WIRE_START_WORKSPACE];
-    plan.rootfs = fds[WIRE_START_ROOTFS];
+    plan.mounts = fds[WIRE_START_MOUNTS];
+    plan.template = &keeper->template;
     plan.counts_pids = keeper->host.means[WIRE_CONTROL_PIDS] != WIRE_MEANS_NONE;
     if (rc == 0 && keeper->group >= 0) {
         rc = control_limit(&keeper->control, groups, plan.cgroup,
@@ -301,11 +303,34 @@ static void serve_start(const void *arg, const struct wire *request, int *fds,
     }
 }
 
+/* Finds the namespace that a sandbox's root directory comes from. */
+static int find_mounts(struct keeper *keeper, int *fds, struct err *err)
+{
+    int rc;
+
+    if (fds[WIRE_START_ROOTFS] >= 0) {
+        rc = take_over(keeper, &fds[WIRE_START_ROOTFS], 1, err);
+        return rc == 0 ? template_make(fds[WIRE_START_ROOTFS],
+                                       &fds[WIRE_START_MOUNTS], err)
+                       : rc;
+    }
+    rc = template_renew(&keeper->template, err);
+    if (rc == 0) {
+        fds[WIRE_START_MOUNTS] =
+            fcntl(keeper->template.mounts, F_DUPFD_CLOEXEC, 0);
+        rc = fds[WIRE_START_MOUNTS] < 0 ? err_errno(err, "fcntl") : 0;
+    }
+    return rc;
+}
+
 static int take_start(struct keeper *keeper, const struct wire *request,
                       int *fds)
 {
     struct err err = ERR_INIT;
 
+    if (find_mounts(keeper, fds, &err) < 0) {
+        return send_failure(request->n, &err);
+    }
     if (!control_needs_cradle(&keeper->control)) {
         return start(keeper, request, fds, NULL, "");
     }
@@ -517,6 +542,7 @@ int main(int argc, char **argv)
     struct keeper keeper = {
         .self = -1,
         .group = -1,
+        .template = {.mounts = -1, .home = -1, .root = -1, .table = -1},
         .ready = {.type = WIRE_READY, .version = WIRE_VERSION},
         .given = {-1, -1, -1}};
     struct err why = ERR_INIT;
@@ -544,5 +570,6 @@ int main(int argc, char **argv)
     }
     shelf_done(&keeper.shelf);
     filter_done(&keeper.filter);
+    template_close(&keeper.template);
     return cleared && rc == 0 ? 0 : 1;
 }

@@ -17,6 +17,7 @@
 #include <linux/filter.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 
 /* ---- proc.c ---- */
@@ -134,30 +135,96 @@ MUST_USE int filter_install(const struct filter *filter);
  */
 MUST_USE int filter_take_clone3(void);
 
-/* ---- tree.c: what of this machine a sandbox sees. ---- */
+/* ---- template.c: what of this machine all sandboxes see. ---- */
 
-struct tree;
+#define SYSTEM_ATTR (MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV)
+
+enum {
+    TEMPLATE_PLACES = 3
+};
+
+/* The root directory of sandboxes, in a mount namespace of its own: system
+ * directories, devices and what is the same in all, read-only. */
+struct template
+{
+    int mounts;      /* The namespace; -1: it is to be made. */
+    int home;        /* The keeper's own, */
+    int root;        /* and its root directory. */
+    int table;       /* Tells when its mounts have changed. */
+    int64_t made_us; /* By the wall clock. */
+    struct stat seen[TEMPLATE_PLACES]; /* Where things may be replaced. */
+};
 
 /**
- * Copies the mounts that a sandbox gets, unattached: system directories and
- * devices read-only, and its workspace. In the keeper.
+ * @param out nothing is made yet; template_close() ends it, also after a
+ *            failure
+ * @param err filled on failure
+ * @return 0 or a negative errno
+ */
+MUST_USE int template_open(struct template *out, struct err *err);
+
+/** @param template as opened; closed */
+void template_close(struct template *template);
+
+/**
+ * Makes it, or makes it anew where this machine has changed since.
  *
+ * @param template as opened
+ * @param err      filled on failure
+ * @return 0 or a negative errno
+ */
+MUST_USE int template_renew(struct template *template, struct err *err);
+
+/**
+ * Makes such a namespace.
+ *
+ * @param rootfs a directory whose system directories are taken in place of
+ *               this machine's; -1: none
+ * @param out    the namespace, on success; it ends when this is closed
+ * @param err    filled on failure
+ * @return 0 or a negative errno
+ */
+MUST_USE int template_make(int rootfs, int *out, struct err *err);
+
+/* ---- tree.c: what a sandbox sees. ---- */
+
+/* Mounts that are attached nowhere yet. */
+struct tree {
+    int root;
+    int workspace;
+};
+
+/** Gives a mount attributes, and makes it private. @param fd and path of it
+ *  @param path relative to fd @param flags of mount_setattr() @param attr what
+ *  is set @param err filled on failure @return 0 or a negative errno */
+MUST_USE int tree_set_attr(int fd, const char *path, unsigned flags,
+                           uint64_t attr, struct err *err);
+
+/** Makes the working directory, which is a mount, the root of this process's
+ *  mounts and leaves all others. @param err filled on failure @return 0 or a
+ *  negative errno */
+MUST_USE int tree_leave_old(struct err *err);
+
+/**
+ * Copies the mounts that a sandbox gets. In the keeper.
+ *
+ * @param template  where to come back to
+ * @param mounts    the namespace that its root directory is copied from
  * @param workspace a directory
- * @param rootfs    a directory whose system directories are taken, read-only,
- *                  in place of this machine's; -1: none
  * @param out       on success; tree_close() ends it
  * @param err       filled on failure
  * @return 0 or a negative errno
  */
-MUST_USE int tree_open(int workspace, int rootfs, struct tree **out,
-                       struct err *err);
+MUST_USE int tree_open(const struct template *template, int mounts,
+                       int workspace, struct tree *out, struct err *err);
 
-/** @param tree freed; NULL is fine */
+/** @param tree closed */
 void tree_close(struct tree *tree);
 
 /**
- * Builds the root directory out of them, moves into it and leaves everything
- * else behind. In the sandbox, privileged there, alone in new namespaces.
+ * Moves into the tree, with what the sandbox has of its own, and leaves
+ * everything else behind. In the sandbox, privileged there, alone in new
+ * namespaces.
  *
  * @param tree      as opened
  * @param tmp_bytes the most in each of its directories in memory
@@ -226,8 +293,9 @@ MUST_USE int rlimit_set_all(const struct wire_quota *quota, bool counts_pids,
 
 /* What a sandbox is made of; borrowed. */
 struct sandbox_plan {
-    int workspace;    /* A directory of this machine. */
-    int rootfs;       /* Has the system directories; -1: this machine has. */
+    int workspace; /* A directory of this machine. */
+    int mounts;    /* The namespace its root directory is copied from. */
+    const struct template *template;
     int cgroup;       /* It is born into this group; -1: there is none. */
     bool one_id;      /* It has one id, the keeper's own; */
     uint32_t id_base; /* else this is the host's id for its id 0. */
@@ -319,11 +387,12 @@ int reaper_count_running(void);
 
 /* What init works with. */
 struct init_plan {
-    int sock;    /* To the daemon. */
-    int scripts; /* The directory WIRE_SCRIPTS, to write to. */
-    int oom;     /* Its own oom_score_adj, to write to; -1: none, */
-    int oom_own; /* and what it was. */
-    bool one_id; /* Commands have init's own id. */
+    int sock;     /* To the daemon. */
+    int scripts;  /* The directory WIRE_SCRIPTS, to write to. */
+    int oom;      /* Its own oom_score_adj, to write to; -1: none, */
+    int oom_own;  /* and what it was. */
+    bool one_id;  /* Commands have init's own id. */
+    bool borrows; /* They may begin in its memory: borrow.h. */
     const struct filter *filter; /* For commands. */
 };
 

@@ -420,7 +420,8 @@ static int start_in(struct link *link, const struct request *request,
                         .quota = plan->quota};
     const int given[WIRE_START_FDS] = {[WIRE_START_WORKSPACE] = plan->workspace,
                                        [WIRE_START_CGROUP] = cgroup,
-                                       [WIRE_START_ROOTFS] = plan->rootfs};
+                                       [WIRE_START_ROOTFS] = plan->rootfs,
+                                       [WIRE_START_MOUNTS] = -1};
     int fds[WIRE_FD_MAX];
     int rc = link_send(link->sock, &wire, given, WIRE_START_FDS, limits, err);
 

@@ -164,12 +164,19 @@ static int mount_layers(const struct overlay_plan *plan, int lower, int *out,
 }
 
 /* A sandbox gets a copy of the mount: the kernel must make one of what is
- * attached nowhere. */
+ * attached nowhere. One that can does so each time, and the end of a copy costs
+ * a moment in which it waits for all processors. */
 static int check_copy(int mount, struct err *err)
 {
-    AUTO_FD int copy = open_tree(
-        mount, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH);
+    static bool copies;
+    AUTO_FD int copy = -1;
 
+    if (copies) {
+        return 0;
+    }
+    copy = open_tree(mount, "",
+                     OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH);
+    copies = copy >= 0;
     return copy < 0 ? err_errno(err, "cannot copy an overlay (Linux 6.15)") : 0;
 }
 

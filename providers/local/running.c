@@ -97,8 +97,6 @@ static void close_if_done(struct running *running)
         running->streams[1].fd >= 0) {
         return;
     }
-    /* Processes that it left behind may be gone by now. */
-    box_sweep(running->box, NULL);
     running->sink->closed(running->arg);
     mutex_lock(&local->lock);
     if (running->recorded) { /* Else it is held until it is. */
@@ -108,6 +106,8 @@ static void close_if_done(struct running *running)
     list_remove(&running->link);
     cond_broadcast(&local->quiet);
     mutex_unlock(&local->lock);
+    /* Processes that it left behind may be gone by now. */
+    box_sweep(running->box);
     running_free(running);
 }
 
@@ -215,8 +215,7 @@ static void finish(struct running *running)
     running->phase = RUNNING_OVER;
     note_limit(running);
     running->sink->exited(running->arg, &running->result);
-    /* While another thread records the end. */
-    box_sweep(running->box, TAKE_PTR(running->cgroup_name));
+    box_end_command(running->box, TAKE_PTR(running->cgroup_name));
     close_if_done(running);
 }
 

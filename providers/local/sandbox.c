@@ -2,6 +2,7 @@
 #include "providers/local/keeper.h"
 
 #include "core/cleanup.h"
+#include "providers/local/borrow.h"
 #include "providers/local/wire.h"
 
 #include <fcntl.h>
@@ -185,6 +186,7 @@ NORETURN static void be_init(const struct sandbox_plan *plan, int go, int sock,
                               .scripts = INIT_SCRIPTS,
                               .oom = INIT_OOM,
                               .one_id = plan->one_id,
+                              .borrows = borrow_is_safe(),
                               .filter = plan->filter};
     struct wire wire = {.type = WIRE_FAILED};
     struct err err = ERR_INIT;
@@ -292,13 +294,14 @@ static int start_in_tree(const struct sandbox_plan *plan,
 int sandbox_start(const struct sandbox_plan *plan, struct sandbox_made *out,
                   struct err *err)
 {
-    struct tree *tree = NULL;
-    int rc = tree_open(plan->workspace, plan->rootfs, &tree, err);
+    struct tree tree;
+    int rc =
+        tree_open(plan->template, plan->mounts, plan->workspace, &tree, err);
 
     if (rc == 0) {
-        rc = start_in_tree(plan, tree, out, err);
+        rc = start_in_tree(plan, &tree, out, err);
+        tree_close(&tree);
     }
-    tree_close(tree);
     return rc;
 }
 

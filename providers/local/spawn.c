@@ -2,6 +2,7 @@
 #include "providers/local/spawn.h"
 
 #include "core/cleanup.h"
+#include "providers/local/borrow.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,6 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -84,22 +86,33 @@ int spawn_read_request(int fd, struct spawn_request *out, struct err *err)
     return 0;
 }
 
-static int become_user(struct err *err)
+/* Files are the user's from here on; but nobody whose id that is may signal a
+ * process whose real id it is not. */
+static int act_as_user(struct err *err)
 {
     if (setgroups(0, NULL) < 0 ||
         setresgid(WIRE_GROUP, WIRE_GROUP, WIRE_GROUP) < 0 ||
-        setresuid(WIRE_USER, WIRE_USER, WIRE_USER) < 0) {
-        return err_errno(err, "cannot become the sandbox's user");
+        setresuid((uid_t)-1, WIRE_USER, (uid_t)-1) < 0) {
+        return err_errno(err, "cannot act as the sandbox's user");
     }
     return 0;
 }
 
-static void reset_signals(void)
+static int become_user(struct err *err)
+{
+    return setresuid(WIRE_USER, WIRE_USER, WIRE_USER) < 0
+               ? err_errno(err, "cannot become the sandbox's user")
+               : 0;
+}
+
+/* Process 1 ignores but one; a reaper nearly all. */
+static void reset_signals(bool reaper)
 {
     struct sigaction plain = {.sa_handler = SIG_DFL};
     sigset_t none;
 
-    for (int i = 1; i < NSIG; i++) {
+    (void)sigaction(SIGPIPE, &plain, NULL);
+    for (int i = 1; reaper && i < NSIG; i++) {
         (void)sigaction(i, &plain, NULL);
     }
     (void)sigemptyset(&none);
@@ -123,49 +136,79 @@ static int set_stdio(const int *fds, struct err *err)
     return 0;
 }
 
-/* The command's process up to its program; says why when it cannot be. */
-NORETURN static void be_command(const struct init_plan *plan,
-                                const struct spawn_request *request,
-                                const int *fds, int birth)
+/* A command's process that is being made. */
+struct birth {
+    const struct init_plan *plan;
+    const struct spawn_request *request;
+    const int *fds;
+    int tell; /* Gets an error; ends where there is none. */
+};
+
+static int set_up(const struct birth *birth, struct err *err)
 {
-    struct err err = ERR_INIT;
-    ssize_t n;
+    bool one_id = birth->plan->one_id;
     int rc;
 
-    reset_signals();
+    reset_signals(birth->fds[WIRE_EXEC_CGROUP] < 0);
     (void)setsid();
     (void)umask(022);
-    rc = plan->one_id ? 0 : become_user(&err);
-    if (rc == 0) {
-        rc = set_stdio(fds, &err);
-    }
-    if (rc == 0 && chdir(request->cwd) < 0) {
-        rc = err_errno(&err, "cannot work in '%s'", request->cwd);
-    }
+    rc = set_stdio(birth->fds, err);
     if (rc == 0) {
         rc = filter_take_clone3();
         if (rc < 0) {
-            (void)err_set(&err, -rc, "cannot install the seccomp filter");
+            (void)err_set(err, -rc, "cannot install the seccomp filter");
         }
     }
-    if (rc == 0) {
-        environ = request->env; /* Where the program is looked for. */
-        (void)execvp(request->argv[0], request->argv);
-        (void)err_errno(&err, "cannot run '%s'", request->argv[0]);
+    if (rc == 0 && !one_id) {
+        rc = act_as_user(err);
     }
-    n = write(birth, &err, sizeof(err));
+    if (rc == 0 && chdir(birth->request->cwd) < 0) {
+        rc = err_errno(err, "cannot work in '%s'", birth->request->cwd);
+    }
+    return rc == 0 && !one_id ? become_user(err) : rc;
+}
+
+/* The command's process up to its program; says why when it cannot be. */
+NORETURN static void be_command(void *arg)
+{
+    const struct birth *birth = arg;
+    char **argv = birth->request->argv;
+    struct err err = ERR_INIT;
+    ssize_t n;
+
+    if (set_up(birth, &err) == 0) {
+        environ = birth->request->env; /* Where the program is looked for. */
+        (void)execvp(argv[0], argv);
+        (void)err_errno(&err, "cannot run '%s'", argv[0]);
+    }
+    n = write(birth->tell, &err, sizeof(err));
     _exit(n == (ssize_t)sizeof(err) ? 127 : 126);
 }
 
-static pid_t clone_command(int cgroup)
+/* With a reaper, which could let nothing go on that is stopped while it waits
+ * for it, the child has a copy of its memory. */
+static pid_t clone_command(struct birth *birth)
 {
+    const int cgroup = birth->fds[WIRE_EXEC_CGROUP];
     struct clone_args args = {.exit_signal = SIGCHLD};
+    pid_t pid;
 
     if (cgroup >= 0) {
         args.flags = CLONE_INTO_CGROUP;
         args.cgroup = (__u64)cgroup;
     }
-    return (pid_t)syscall(SYS_clone3, &args, sizeof(args));
+    if (cgroup >= 0 && birth->plan->borrows) {
+        pid = borrow_clone(&args, be_command, birth);
+        /* The child's. */
+        environ = NULL;
+        (void)prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+        return pid;
+    }
+    pid = (pid_t)syscall(SYS_clone3, &args, sizeof(args));
+    if (pid == 0) {
+        be_command(birth);
+    }
+    return pid;
 }
 
 /*
@@ -206,6 +249,7 @@ int spawn_command(const struct init_plan *plan,
                   const struct spawn_request *request, const int *fds,
                   pid_t *out, struct err *err)
 {
+    struct birth birth = {.plan = plan, .request = request, .fds = fds};
     AUTO_FD int ours = -1;
     AUTO_FD int theirs = -1;
     int pair[2];
@@ -217,11 +261,9 @@ int spawn_command(const struct init_plan *plan,
     }
     ours = pair[0];
     theirs = pair[1];
+    birth.tell = theirs;
     spawn_set_oom(plan, true);
-    pid = clone_command(fds[WIRE_EXEC_CGROUP]);
-    if (pid == 0) {
-        be_command(plan, request, fds, theirs);
-    }
+    pid = clone_command(&birth);
     rc = pid < 0 ? err_errno(err, "cannot make a process") : 0;
     spawn_set_oom(plan, false);
     cleanup_fd(&theirs);

@@ -177,6 +177,7 @@ enum wire_start_fd {
     WIRE_START_WORKSPACE,
     WIRE_START_CGROUP,
     WIRE_START_ROOTFS, /* Missing: the system directories are this machine's. */
+    WIRE_START_MOUNTS, /* The keeper's: those directories' namespace. */
     WIRE_START_FDS,
 };
 
