@@ -254,6 +254,15 @@ static int check_place(const struct config_places *places, const char *path,
     return 0;
 }
 
+int config_check_place(const struct config_places *places, const char *path,
+                       struct err *err)
+{
+    AUTO_FREE char *whole = NULL;
+    int rc = path_resolve(path, places->mount, &whole, err);
+
+    return rc < 0 ? rc : check_place(places, whole, err);
+}
+
 static int find_path(const struct check *check, const struct config_key *key,
                      const char *text, char **out, struct err *err)
 {

@@ -48,6 +48,17 @@ MUST_USE int config_check(struct config *config,
                           const struct config_rules *rules, struct err *err);
 
 /**
+ * Checks a directory that a workspace shall start from, as that of a config.
+ *
+ * @param places what it may not overlap
+ * @param path   absolute
+ * @param err    filled on failure
+ * @return 0, -EINVAL, or what the file system said of the path
+ */
+MUST_USE int config_check_place(const struct config_places *places,
+                                const char *path, struct err *err);
+
+/**
  * Gives each key that has a default and is not set its default. Nothing is
  * checked: for what was recorded by another version.
  *

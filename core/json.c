@@ -41,12 +41,41 @@ struct js *js_array(void)
     return wrap(json_array());
 }
 
+/* Where the string ends that begins before `at`. */
+static size_t string_end(const char *text, size_t size, size_t at)
+{
+    while (at < size && text[at] != '"') {
+        at += text[at] == '\\' ? 2 : 1;
+    }
+    return at;
+}
+
+/* Whether there are so many values that they would take much more memory than
+ * their text. */
+static bool has_too_many(const char *text, size_t size)
+{
+    size_t n = 0;
+
+    for (size_t at = 0; at < size; at++) {
+        if (text[at] == '"') {
+            at = string_end(text, size, at + 1);
+        } else {
+            n += text[at] == ',' || text[at] == '[' || text[at] == '{';
+        }
+    }
+    return n > JS_VALUES_MAX;
+}
+
 int js_parse(const char *text, size_t size, struct js **out, struct err *err)
 {
     json_error_t why;
-    json_t *value = json_loadb(text, size, PARSE_FLAGS | JSON_DECODE_ANY, &why);
+    json_t *value;
     struct js *js;
 
+    if (has_too_many(text, size)) {
+        return err_set(err, EINVAL, "over %d values", JS_VALUES_MAX);
+    }
+    value = json_loadb(text, size, PARSE_FLAGS | JSON_DECODE_ANY, &why);
     if (!value) {
         /* Without the text that it is near to, which may be a secret. */
         const char *near = strstr(why.text, " near ");

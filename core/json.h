@@ -16,6 +16,10 @@
 
 struct js;
 
+enum {
+    JS_VALUES_MAX = 1000000 /* In one text: each takes a hundred bytes. */
+};
+
 /** @return an empty object, or NULL without memory, which all here take */
 struct js *js_object(void);
 /** @return an empty array, or NULL without memory, which all here take */
@@ -28,7 +32,7 @@ struct js *js_array(void);
  * @param size bytes
  * @param out  the value, on success
  * @param err  filled on failure: where and why
- * @return 0, -EINVAL or -ENOMEM
+ * @return 0, -EINVAL, also for over JS_VALUES_MAX values, or -ENOMEM
  */
 MUST_USE int js_parse(const char *text, size_t size, struct js **out,
                       struct err *err);

@@ -173,6 +173,18 @@ MUST_USE int registry_new(struct registry *registry, const char *text,
                           size_t size, const struct caller *caller,
                           char id[SESSION_ID_SIZE], struct err *err);
 
+/**
+ * Checks a directory that the operator wants a workspace to start from.
+ *
+ * @param registry the registry
+ * @param path     absolute
+ * @param err      filled on failure
+ * @return 0, -EINVAL for one in the mount or that overlaps the state
+ *         directory, or what the file system said
+ */
+MUST_USE int registry_check_place(const struct registry *registry,
+                                  const char *path, struct err *err);
+
 /* A session that the operator wants; borrowed. */
 struct registry_order {
     const char *profile; /* Its name. */

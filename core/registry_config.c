@@ -26,6 +26,12 @@ int registry_set_places(struct registry *registry,
     return rc;
 }
 
+int registry_check_place(const struct registry *registry, const char *path,
+                         struct err *err)
+{
+    return config_check_place(&registry->places, path, err);
+}
+
 void registry_drop_places(struct registry *registry)
 {
     free((void *)(uintptr_t)registry->places.state);

@@ -3,13 +3,12 @@
  * on the way is reached directly; for all else a command in the sandbox does
  * the work, see serve_inside.c.
  */
-#include "fs/serve_priv.h"
+#include "fs/serve_place.h"
 
 #include "core/cleanup.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,201 +17,7 @@
 enum {
     CHUNK = 256 * 1024,
     FILE_MODE = 0644,
-    DIR_MODE = 0755,
 };
-
-/* A request about a path. */
-struct asked {
-    struct target target;
-    char *path;  /* Absolute. */
-    char *below; /* The same from the workspace on, without `.` and empty
-                  * parts; NULL: outside, or not to be told by its names. */
-    char *given; /* As in the request: for errors. */
-};
-
-/* Whether a path has a part that leads up. */
-static bool leads_up(const char *path)
-{
-    for (const char *at = strstr(path, ".."); at; at = strstr(at + 1, "..")) {
-        if ((at == path || at[-1] == '/') && (!at[2] || at[2] == '/')) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* What lies behind the workspace's path, in place; NULL: nothing does. */
-static char *find_below(const char *workspace, char *path)
-{
-    size_t len = strlen(workspace);
-
-    while (len > 1 && workspace[len - 1] == '/') {
-        len--;
-    }
-    if (strncmp(path, workspace, len) != 0 || (path[len] && path[len] != '/') ||
-        leads_up(path)) {
-        return NULL;
-    }
-    return path + len;
-}
-
-/* Cuts off the next part; NULL: there is none. `.` and empty parts are
- * skipped. */
-static char *next_part(char **left)
-{
-    char *part;
-
-    do {
-        part = strtok_r(NULL, "/", left);
-    } while (part && strcmp(part, ".") == 0);
-    return part;
-}
-
-static void asked_done(struct asked *asked)
-{
-    target_done(&asked->target);
-    free(asked->path);
-    free(asked->below);
-    free(asked->given);
-}
-
-static int ask(struct conn *conn, const struct js *params, struct asked *out,
-               struct err *err)
-{
-    struct asked asked = {.path = NULL};
-    const char *below;
-    int rc = target_get(conn, params, &asked.target, err);
-
-    if (rc == 0) {
-        rc = serve_text(conn, params, "path", true, &asked.given, err);
-    }
-    if (rc == 0) {
-        rc = target_path(&asked.target, asked.given, &asked.path, err);
-    }
-    below = rc == 0 ? find_below(asked.target.workspace, asked.path) : NULL;
-    if (below) {
-        asked.below = strdup(below);
-        rc = asked.below ? 0 : err_no_memory(err);
-    }
-    if (rc < 0) {
-        asked_done(&asked);
-        return rc;
-    }
-    *out = asked;
-    return 0;
-}
-
-/* ---- The way to a file ---- */
-
-struct place {
-    struct workspace *ws;
-    struct ws_node *dir;  /* Where its name is; NULL: it is the workspace. */
-    struct ws_node *node; /* NULL: there is none of that name. */
-    const char *name;     /* Borrowed of `below`. */
-    struct stat attr;     /* Of the node. */
-};
-
-struct walk {
-    struct conn *conn;
-    bool make; /* Directories that are missing. */
-    struct ws_ctx ctx;
-};
-
-/* Not for the caller: a command has to do it. */
-#define BY_COMMAND (-EXDEV)
-
-/* Goes into what was found last. */
-static int descend(struct walk *walk, struct place *place, struct err *err)
-{
-    int rc = 0;
-
-    if (!place->node && !walk->make) {
-        return err_set(err, ENOENT, "'%s'", place->name);
-    }
-    if (!place->node) {
-        rc = ws_mkdir(place->dir, place->name, DIR_MODE, &walk->ctx,
-                      &place->node, &place->attr, err);
-    }
-    if (rc == 0 && S_ISLNK(place->attr.st_mode)) {
-        return BY_COMMAND;
-    }
-    if (rc == 0 && !S_ISDIR(place->attr.st_mode)) {
-        return err_set(err, ENOTDIR, "'%s'", place->name);
-    }
-    if (rc == 0) {
-        ws_node_unref(place->dir);
-        place->dir = TAKE_PTR(place->node);
-    }
-    return rc;
-}
-
-static int look(struct walk *walk, struct place *place, struct err *err)
-{
-    int rc;
-
-    walk->ctx = serve_ctx(walk->conn);
-    rc = ws_lookup(place->dir, place->name, &walk->ctx, &place->node,
-                   &place->attr, err);
-    if (rc == -ENOENT) {
-        err_clear(err);
-        rc = 0;
-    }
-    return rc;
-}
-
-static int go(struct walk *walk, char *below, struct place *place,
-              struct err *err)
-{
-    char *left = below;
-    char *part = next_part(&left);
-    int rc = 0;
-
-    place->node = ws_root(place->ws);
-    place->attr.st_mode = S_IFDIR;
-    while (part && rc == 0) {
-        rc = descend(walk, place, err);
-        place->name = part;
-        if (rc == 0) {
-            rc = look(walk, place, err);
-        }
-        part = next_part(&left);
-    }
-    return rc;
-}
-
-static void leave(struct target *target, struct place *place)
-{
-    ws_node_unref(place->node);
-    ws_node_unref(place->dir);
-    ws_unref(place->ws);
-    session_files_leave(target->session);
-}
-
-/* Goes to a path; BY_COMMAND where it is not to be reached so. Ends with
- * leave(), on success alone. */
-static int enter(struct conn *conn, struct asked *asked, enum session_need need,
-                 bool make, struct place *out, struct err *err)
-{
-    struct walk walk = {conn, make, serve_ctx(conn)};
-    struct place place = {.ws = NULL};
-    int rc;
-
-    if (!asked->below) {
-        return BY_COMMAND;
-    }
-    rc = serve_enter(conn, asked->target.session, need, &place.ws, err);
-    if (rc < 0) {
-        return rc;
-    }
-    rc = place.ws ? go(&walk, asked->below, &place, err)
-                  : err_set(err, ENOENT, "there is no sandbox");
-    if (rc < 0) {
-        leave(&asked->target, &place);
-        return rc;
-    }
-    *out = place;
-    return 0;
-}
 
 static int answer_nothing(struct conn *conn, const struct asked *asked, int rc,
                           struct err *err)
@@ -267,7 +72,7 @@ static int read_below(struct conn *conn, struct asked *asked, struct buf *out,
                       struct err *err)
 {
     struct place place;
-    int rc = enter(conn, asked, SESSION_READ, false, &place, err);
+    int rc = place_enter(conn, asked, SESSION_READ, false, &place, err);
 
     if (rc < 0) {
         return rc;
@@ -277,7 +82,7 @@ static int read_below(struct conn *conn, struct asked *asked, struct buf *out,
     if (rc == 0) {
         rc = read_node(conn, place.node, out, err);
     }
-    leave(&asked->target, &place);
+    place_leave(asked, &place);
     return rc;
 }
 
@@ -285,7 +90,7 @@ int serve_read_file(struct conn *conn, const struct js *params, struct err *err)
 {
     struct buf data = BUF_INIT(SERVE_FILE_MAX);
     struct asked asked;
-    int rc = ask(conn, params, &asked, err);
+    int rc = asked_get(conn, params, &asked, err);
 
     if (rc < 0) {
         return rc;
@@ -388,7 +193,7 @@ static int write_below(struct conn *conn, struct asked *asked,
                        const struct buf *data, struct err *err)
 {
     struct place place;
-    int rc = enter(conn, asked, SESSION_GROW, true, &place, err);
+    int rc = place_enter(conn, asked, SESSION_GROW, true, &place, err);
 
     if (rc < 0) {
         return rc;
@@ -401,7 +206,7 @@ static int write_below(struct conn *conn, struct asked *asked,
     if (rc == 0) {
         rc = replace(conn, &place, data, err);
     }
-    leave(&asked->target, &place);
+    place_leave(asked, &place);
     return rc;
 }
 
@@ -413,7 +218,7 @@ int serve_write_file(struct conn *conn, const struct js *params,
     int rc = serve_base64(conn, params, "content_base64", &data, err);
 
     if (rc == 0) {
-        rc = ask(conn, params, &asked, err);
+        rc = asked_get(conn, params, &asked, err);
     }
     if (rc < 0) {
         buf_done(&data);
@@ -433,13 +238,12 @@ int serve_write_file(struct conn *conn, const struct js *params,
 
 static int make_below(struct conn *conn, struct asked *asked, struct err *err)
 {
-    struct walk walk = {conn, true, serve_ctx(conn)};
     struct place place;
-    int rc = enter(conn, asked, SESSION_GROW, true, &place, err);
+    int rc = place_enter(conn, asked, SESSION_GROW, true, &place, err);
 
     if (rc == 0) {
-        rc = descend(&walk, &place, err);
-        leave(&asked->target, &place);
+        rc = place_descend(conn, true, &place, err);
+        place_leave(asked, &place);
     }
     return rc;
 }
@@ -448,7 +252,7 @@ int serve_create_dir_all(struct conn *conn, const struct js *params,
                          struct err *err)
 {
     struct asked asked;
-    int rc = ask(conn, params, &asked, err);
+    int rc = asked_get(conn, params, &asked, err);
 
     if (rc < 0) {
         return rc;
@@ -486,11 +290,11 @@ static int remove_place(struct conn *conn, const struct place *place,
 static int remove_below(struct conn *conn, struct asked *asked, struct err *err)
 {
     struct place place;
-    int rc = enter(conn, asked, SESSION_WRITE, false, &place, err);
+    int rc = place_enter(conn, asked, SESSION_WRITE, false, &place, err);
 
     if (rc == 0) {
         rc = remove_place(conn, &place, err);
-        leave(&asked->target, &place);
+        place_leave(asked, &place);
     }
     if (rc == -ENOENT || rc == -ENOTDIR) {
         err_clear(err);
@@ -512,7 +316,7 @@ static void trim(char *path)
 int serve_remove(struct conn *conn, const struct js *params, struct err *err)
 {
     struct asked asked;
-    int rc = ask(conn, params, &asked, err);
+    int rc = asked_get(conn, params, &asked, err);
 
     if (rc < 0) {
         return rc;

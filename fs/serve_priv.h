@@ -17,6 +17,7 @@
 enum {
     SERVE_FILE_MAX = 64 * 1024 * 1024, /* Bytes of a file, read or written. */
     SERVE_LINE_MAX = 90 * 1024 * 1024, /* It as base64, and some more. */
+    SERVE_ODD_MAX = 8 * 1024 * 1024,   /* More for bytes that are no UTF-8. */
     SERVE_ID_MAX = 64 * 1024, /* Of a request's id; others are "unknown". */
     SERVE_CALL_MS = 60000,    /* Of a file operation, at each of its steps. */
 };
@@ -91,6 +92,8 @@ MUST_USE int serve_destroy(struct conn *conn, struct session *session,
 MUST_USE int serve_enter(struct conn *conn, struct session *session,
                          enum session_need need, struct workspace **ws,
                          struct err *err);
+/* Fails when nobody is there for whom work is done. */
+MUST_USE int serve_look(struct conn *conn, struct err *err);
 /* Waits a moment. */
 MUST_USE int serve_pause(struct conn *conn, int64_t ms, struct err *err);
 /* For one call of a tree, which lasts SERVE_CALL_MS at most. */

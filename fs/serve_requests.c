@@ -183,11 +183,16 @@ static int answer(struct conn *conn, const struct js *request, struct err *err)
 static int parse(const char *line, size_t size, struct js **out,
                  struct err *err)
 {
-    struct buf json = BUF_INIT(12 * (size_t)SERVE_LINE_MAX);
+    struct buf json = BUF_INIT(size + SERVE_ODD_MAX);
     int rc = js_bytes_read(line, size, &json);
 
-    rc = rc < 0 ? err_set(err, -rc, "out of memory")
-                : js_parse(buf_str(&json), json.size, out, err);
+    if (rc < 0) {
+        rc = err_set(err, -rc,
+                     rc == -EFBIG ? "too many bytes that are no UTF-8"
+                                  : "out of memory");
+    } else {
+        rc = js_parse(buf_str(&json), json.size, out, err);
+    }
     buf_done(&json);
     return rc;
 }

@@ -17,7 +17,7 @@ enum {
     NAME_SIZE = 32, /* Of a group's name in the ids of its sessions. */
     RANDOM_SIZE = 8,
     ATTEMPTS = 16,    /* At an id that is free. */
-    CLOSE_MS = 30000, /* For commands that are to end. */
+    CLOSE_MS = 30000, /* For commands that are to end, and for others. */
     AGAIN_MS = 20,
 };
 
@@ -92,6 +92,21 @@ static int read_member(struct conn *conn, const struct js *params,
     return rc;
 }
 
+static int check_host_path(struct conn *conn, const char *path, struct err *err)
+{
+    int rc;
+
+    if (path[0] != '/') {
+        return serve_bad_request(conn, err,
+                                 "'host_path' must be an absolute path");
+    }
+    rc = registry_check_place(conn->server->registry, path, err);
+    if (rc == -EINVAL) {
+        conn->code = "bad_request";
+    }
+    return rc < 0 ? err_wrap(err, rc, "'host_path'") : 0;
+}
+
 static int read_opening(struct conn *conn, const struct js *params,
                         struct opening *out, struct err *err)
 {
@@ -108,11 +123,7 @@ static int read_opening(struct conn *conn, const struct js *params,
     if (rc == 0) {
         rc = serve_text(conn, params, "cwd", false, &out->cwd, err);
     }
-    if (rc == 0 && out->host_path[0] != '/') {
-        rc = serve_bad_request(conn, err,
-                               "'host_path' must be an absolute path");
-    }
-    return rc;
+    return rc < 0 ? rc : check_host_path(conn, out->host_path, err);
 }
 
 static void opening_done(struct opening *opening)
@@ -197,52 +208,40 @@ int serve_open(struct conn *conn, const struct js *params, struct err *err)
 
 /* ---- close ---- */
 
-/* Commands are told to end, which takes a moment. */
-static int destroy(struct conn *conn, struct session *session, struct err *err)
+static int end_once(struct conn *conn, struct session *session, struct err *err)
 {
-    int64_t deadline = clock_deadline(CLOSE_MS);
-
-    for (;;) {
-        int rc;
-
-        session_cancel_all(session);
-        rc = serve_destroy(conn, session, err);
-        if (rc != -EBUSY || clock_ms() >= deadline) {
-            return rc;
-        }
-        rc = serve_pause(conn, AGAIN_MS, err);
-        if (rc < 0) {
-            return rc;
-        }
-    }
-}
-
-static int forget(struct conn *conn, struct session *session, struct err *err)
-{
-    int64_t deadline = clock_deadline(CLOSE_MS);
     char id[SESSION_ID_SIZE];
+    int rc;
 
-    for (;;) {
-        int rc;
-
-        session_id(session, id);
-        rc = registry_remove(conn->server->registry, id, err);
-        if (rc != -EBUSY || clock_ms() >= deadline) {
-            return rc == -ENOENT ? 0 : rc;
-        }
-        rc = serve_pause(conn, AGAIN_MS, err);
-        if (rc < 0) {
-            return rc;
-        }
+    session_cancel_all(session);
+    rc = serve_destroy(conn, session, err);
+    if (rc < 0 && !session_gone(session)) {
+        return rc;
     }
+    session_id(session, id);
+    rc = registry_remove(conn->server->registry, id, err);
+    return rc == -ENOENT ? 0 : rc;
 }
 
+/* Commands are told to end, which takes a moment; and others may be at it. */
 static int end_session(struct conn *conn, struct session *session,
                        struct err *err)
 {
-    int rc = destroy(conn, session, err);
+    int64_t deadline = clock_deadline(CLOSE_MS);
+    int rc = end_once(conn, session, err);
 
-    return rc < 0 && !session_gone(session) ? rc : forget(conn, session, err);
+    while ((rc == -EBUSY || rc == -ENOTEMPTY) && clock_ms() < deadline) {
+        err_clear(err);
+        rc = serve_pause(conn, AGAIN_MS, err);
+        if (rc < 0) {
+            return rc;
+        }
+        rc = end_once(conn, session, err);
+    }
+    if (rc == 0) {
+        err_clear(err);
+    }
+    return rc;
 }
 
 int serve_close(struct conn *conn, const struct js *params, struct err *err)

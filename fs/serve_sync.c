@@ -8,8 +8,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/magic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/vfs.h>
 
 enum {
     CHUNK = 256 * 1024,
@@ -40,6 +42,11 @@ static int copy_data(struct copy *copy, int from, struct ws_file *to,
     ssize_t n;
 
     do {
+        int rc = serve_look(copy->conn, err);
+
+        if (rc < 0) {
+            return rc;
+        }
         n = read(from, copy->chunk, CHUNK);
         if (n < 0) {
             return err_errno(err, "read");
@@ -176,9 +183,10 @@ static void pop(struct copy *copy)
 static int step(struct copy *copy, struct err *err)
 {
     const struct dirent *entry;
+    int rc = serve_look(copy->conn, err);
 
-    if (cancel_fired(&copy->conn->server->stop)) {
-        return err_set(err, ECANCELED, "cancelled");
+    if (rc < 0) {
+        return rc;
     }
     errno = 0;
     entry = readdir(copy->levels[copy->depth - 1].from);
@@ -227,6 +235,19 @@ static int copy_into(struct conn *conn, int fd, struct workspace *ws,
     return copy_tree(copy, fd, ws_root(ws), err);
 }
 
+/* What the kernel makes up when it is read has no end. */
+static int check_kind(int fd, struct err *err)
+{
+    struct statfs fs;
+
+    if (fstatfs(fd, &fs) < 0) {
+        return err_errno(err, "statfs");
+    }
+    return fs.f_type == PROC_SUPER_MAGIC || fs.f_type == SYSFS_MAGIC
+               ? err_set(err, EINVAL, "what is there are no files to be copied")
+               : 0;
+}
+
 int serve_sync(struct conn *conn, struct session *session, const char *path,
                struct err *err)
 {
@@ -237,7 +258,8 @@ int serve_sync(struct conn *conn, struct session *session, const char *path,
     if (fd < 0) {
         return err_errno(err, "'%.300s'", path);
     }
-    rc = serve_enter(conn, session, SESSION_GROW, &ws, err);
+    rc = check_kind(fd, err);
+    rc = rc < 0 ? rc : serve_enter(conn, session, SESSION_GROW, &ws, err);
     if (rc < 0) {
         (void)close(fd);
         return rc;

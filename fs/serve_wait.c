@@ -155,6 +155,19 @@ int serve_enter(struct conn *conn, struct session *session,
     return rc;
 }
 
+int serve_look(struct conn *conn, struct err *err)
+{
+    /* No more input is no reason: a client may have sent its last. */
+    struct pollfd fd = {.fd = conn->fd, .events = 0};
+
+    if (poll(&fd, 1, 0) > 0) {
+        conn->broken = true;
+    }
+    return conn->broken || cancel_fired(&conn->server->stop)
+               ? err_set(err, ECANCELED, "nobody waits any more")
+               : 0;
+}
+
 int serve_pause(struct conn *conn, int64_t ms, struct err *err)
 {
     const struct limits limits = {.deadline_ms = clock_deadline(ms),

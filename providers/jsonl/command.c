@@ -61,6 +61,7 @@ static void finish(struct running *running, const struct command_result *result)
 
     loop_source_free(TAKE_PTR(running->out));
     loop_source_free(TAKE_PTR(running->err));
+    loop_source_free(TAKE_PTR(running->end));
     loop_source_free(TAKE_PTR(running->token));
     loop_timer_free(TAKE_PTR(running->timeout));
     loop_timer_free(TAKE_PTR(running->patience));
@@ -340,6 +341,10 @@ static int watch(struct running *running, struct err *err)
     if (rc == 0 && !running->peer->err_ended) {
         rc = loop_source_new(loop, running->peer->err, EPOLLIN, on_bytes,
                              running, &running->err, err);
+    }
+    if (rc == 0 && running->peer->end >= 0) {
+        rc = loop_source_new(loop, running->peer->end, EPOLLIN, on_bytes,
+                             running, &running->end, err);
     }
     if (rc == 0 && running->cancel->fd >= 0) {
         rc = loop_source_new(loop, running->cancel->fd, EPOLLIN, on_token,

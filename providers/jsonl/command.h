@@ -43,6 +43,7 @@ struct running {
     char *script;         /* A directory of ours in the sandbox, or NULL. */
     struct loop_source *out;
     struct loop_source *err;
+    struct loop_source *end; /* Of its process. */
     struct loop_source *token;
     struct loop_timer *timeout;
     struct loop_timer *patience; /* For an end that we asked for. */

@@ -13,18 +13,20 @@
 #include <string.h>
 
 enum {
-    CALL_MS = 10000
+    CALL_MS = 10000,
+    MARKS_MAX = 64 * 1024, /* Bytes that surely go into one argument. */
 };
 
-/* $1: the mark; $2: a signal; $3: whether it is to be the end, by TERM or KILL.
- * Processes that fork on and on are stopped before they are killed, and who is
- * becoming another program has no environment for a moment: so one look that
- * finds nothing is not enough. */
+/* $1: marks, each behind -e; $2: a signal; $3: whether it is to be the end, by
+ * TERM or KILL. Processes that fork on and on are stopped before they are
+ * killed, and who is becoming another program has no environment for a moment,
+ * which is long on a busy machine: so one look that finds nothing is not
+ * enough, and the looks are ever further apart. */
 static const char script[] =
     "LC_ALL=C\n"
     "all() {\n"
     "    some=\n"
-    "    for e in $(grep -lsF -e \"$m\" /proc/[0-9]*/environ); do\n"
+    "    for e in $(grep -lsF $m /proc/[0-9]*/environ); do\n"
     "        e=${e#/proc/}\n"
     "        kill -s \"$1\" \"${e%/environ}\" && some=1\n"
     "    done\n"
@@ -40,19 +42,20 @@ static const char script[] =
     "    i=$((i + 1))\n"
     "done\n"
     "i=0 clean=0\n"
-    "while [ $clean -lt 3 ] && [ $i -lt 100 ]; do\n"
+    "while [ $clean -lt 5 ] && [ $i -lt 100 ]; do\n"
     "    if all STOP; then\n"
     "        clean=0\n"
     "        all KILL\n"
     "    else\n"
     "        clean=$((clean + 1))\n"
-    "        sleep 0.02\n"
+    "        sleep 0.$clean\n"
     "    fi\n"
     "    i=$((i + 1))\n"
     "done\n";
 
 /* Work for a thread; all of it is its own. */
 struct work {
+    struct list link; /* lease->endings, by jsonl's lock. */
     struct jsonl *jsonl;
     struct lease *lease; /* A reference. */
     char mark[MARK_SIZE];
@@ -87,16 +90,77 @@ static bool call(const struct work *work, const char *method, struct js *params)
     return rc == 0;
 }
 
-/* Nobody waits for the script's end: the command's own will tell. */
-static void send(void *arg)
+/* The marks of a work and of all that wait for the same, which are done with
+ * it then. */
+static void gather(const struct work *work, struct buf *out)
+{
+    struct jsonl *jsonl = work->jsonl;
+    struct list same;
+    int rc = buf_printf(out, "-e %s", work->mark);
+
+    list_init(&same);
+    mutex_lock(&jsonl->lock);
+    list_each_safe(node, &work->lease->endings)
+    {
+        const struct work *other = container_of(node, struct work, link);
+
+        if (rc == 0 && strcmp(other->signal, work->signal) == 0 &&
+            strcmp(other->end, work->end) == 0) {
+            rc = buf_printf(out, " -e %s", other->mark);
+            if (rc == 0) {
+                list_remove(node);
+                list_add(&same, node);
+            }
+        }
+    }
+    mutex_unlock(&jsonl->lock);
+    for (struct list *node = list_pop(&same); node; node = list_pop(&same)) {
+        free_work(container_of(node, struct work, link));
+    }
+}
+
+/* Nobody waits for the script's end: the commands' own will tell. */
+static void send_one(struct work *work)
+{
+    struct buf marks = BUF_INIT(MARKS_MAX);
+
+    gather(work, &marks);
+    if (marks.size) {
+        const char *const args[] = {marks.data, work->signal, work->end, NULL};
+
+        if (!call(work, "spawn", wire_script(script, args))) {
+            (void)call(work, "exec", wire_script(script, args));
+        }
+    }
+    buf_done(&marks);
+}
+
+/* The next that waits, or NULL: then nobody is at it any more. */
+static struct work *next_work(struct jsonl *jsonl, struct lease *lease)
+{
+    struct list *node;
+
+    mutex_lock(&jsonl->lock);
+    node = list_pop(&lease->endings);
+    lease->ending = node != NULL;
+    mutex_unlock(&jsonl->lock);
+    return node ? container_of(node, struct work, link) : NULL;
+}
+
+/* One thread for each sandbox: commands often end in company, and one script
+ * does for all of them. */
+static void send_all(void *arg)
 {
     struct work *work = arg;
-    const char *const args[] = {work->mark, work->signal, work->end, NULL};
+    struct jsonl *jsonl = work->jsonl;
+    struct lease *lease = lease_ref(jsonl, work->lease);
 
-    if (!call(work, "spawn", wire_script(script, args))) {
-        (void)call(work, "exec", wire_script(script, args));
+    while (work) {
+        send_one(work);
+        free_work(work);
+        work = next_work(jsonl, lease);
     }
-    free_work(work);
+    lease_unref(jsonl, lease);
 }
 
 static void tidy(void *arg)
@@ -114,6 +178,7 @@ static struct work *new_work(const struct running *running)
     struct work *work = calloc(1, sizeof(*work));
 
     if (work) {
+        list_init(&work->link);
         work->jsonl = running->jsonl;
         work->lease = lease_ref(running->jsonl, running->lease);
         memcpy(work->mark, running->mark, sizeof(work->mark));
@@ -128,6 +193,31 @@ static int hand_over(struct work *work, work_fn *fn)
     if (rc < 0) {
         free_work(work);
     }
+    return rc;
+}
+
+/* Takes the work. */
+static int queue(struct work *work)
+{
+    struct jsonl *jsonl = work->jsonl;
+    struct lease *lease = lease_ref(jsonl, work->lease);
+    bool begin;
+    int rc = 0;
+
+    mutex_lock(&jsonl->lock);
+    begin = !lease->ending;
+    lease->ending = true;
+    if (!begin) {
+        list_add(&lease->endings, &work->link);
+    }
+    mutex_unlock(&jsonl->lock);
+    if (begin) {
+        rc = hand_over(work, send_all);
+    }
+    while (rc < 0 && (work = next_work(jsonl, lease))) {
+        free_work(work); /* Those that came meanwhile. */
+    }
+    lease_unref(jsonl, lease);
     return rc;
 }
 
@@ -146,7 +236,7 @@ int ending_begin(const struct running *running, enum ending how, int signal)
         (void)snprintf(work->signal, sizeof(work->signal), "%s",
                        how == ENDING_KILL ? "KILL" : "TERM");
     }
-    return hand_over(work, send);
+    return queue(work);
 }
 
 void ending_tidy(struct running *running)

@@ -36,8 +36,10 @@ struct jsonl {
 
 /* A sandbox that we have to do with; by references. */
 struct lease {
-    struct list link; /* jsonl->leases, by its lock, like the next. */
+    struct list link; /* jsonl->leases, by its lock, like the next three. */
     unsigned refs GUARDED;
+    struct list endings GUARDED; /* Of commands: what is to be done, */
+    bool ending GUARDED;         /* and whether a thread is at it. */
     uint64_t number;
     struct program program;
     char *session;   /* JSON, to be given back as it came. */
@@ -126,6 +128,9 @@ int wire_fail(const struct answer *answer, struct err *err);
  *  what is none, -EFBIG, -ENOMEM */
 MUST_USE int wire_bytes(const struct js *js, const char *key, struct buf *out,
                         struct err *err);
+/** @param js an object @param key of a text @return it, borrowed; NULL where
+ *  there is none, or one with bytes that are no UTF-8 or a NUL */
+const char *wire_text(const struct js *js, const char *key);
 /** @param js an object @param key of a number @param out set where there is
  *  one @return whether there is */
 bool wire_int(const struct js *js, const char *key, int64_t *out);

@@ -134,6 +134,7 @@ static int new_lease(struct jsonl *jsonl, const struct sandbox *sandbox,
         return rc;
     }
     list_init(&lease->link);
+    list_init(&lease->endings);
     *out = keep_lease(jsonl, sandbox, lease);
     return 0;
 }

@@ -165,13 +165,20 @@ static int find_workspace(struct jsonl *jsonl, const struct program *program,
                                               .cwd = cwd,
                                               .script = &script},
                        limits, &text, &code, err);
+        if (text.size && text.data[text.size - 1] == '\n') {
+            text.data[--text.size] = '\0';
+        }
         cwd = buf_str(&text);
     }
     if (rc == 0 && (cwd[0] != '/' || code != 0)) {
         rc = err_set(err, EPROTO, "the sandbox does not say where it is");
     }
+    if (rc == 0 && !wire_is_text(cwd)) {
+        rc = err_set(err, EILSEQ,
+                     "the sandbox lies in a directory that is no UTF-8");
+    }
     if (rc == 0) {
-        *out = strndup(cwd, strcspn(cwd, "\n"));
+        *out = strdup(cwd);
         rc = *out ? 0 : err_no_memory(err);
     }
     buf_done(&text);
@@ -201,9 +208,9 @@ static int fill_instance(const struct program *program,
                          const struct js *session, const char *workspace,
                          struct instance *out, struct err *err)
 {
-    const char *native = js_text(session, "provider_session_id");
+    const char *native = wire_text(session, "provider_session_id");
     struct instance made = {
-        .external_id = strdup(js_text(session, "id")),
+        .external_id = strdup(wire_text(session, "id")),
         .display_name = strdup(native ? native : program->name),
         .workspace_path = strdup(workspace),
     };
@@ -223,8 +230,8 @@ static int adopt(struct jsonl *jsonl, const struct program *program,
                  const struct js *session, const struct limits *limits,
                  struct err *err)
 {
-    const char *id = js_text(session, "id");
-    const char *cwd = js_text(session, "cwd");
+    const char *id = wire_text(session, "id");
+    const char *cwd = wire_text(session, "cwd");
     AUTO_FREE char *workspace = NULL;
     int rc;
 

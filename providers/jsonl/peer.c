@@ -13,13 +13,12 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 enum {
     CHUNK = 64 * 1024,
-    MOST_CHUNKS = 64, /* In one move: others want their turn. */
-    WORDS_SPAN_MS = 10000,
-    WORDS_LINES = 100,  /* Of stderr in the log, for each span. */
+    MOST_CHUNKS = 64,   /* In one move: others want their turn. */
     END_STEP_MS = 5,    /* How often we look whether it has ended. */
     LAST_WORDS_MS = 50, /* For what it says of its end. */
 };
@@ -86,6 +85,9 @@ static int start(const struct program *program, struct peer *peer,
         (void)fcntl(peer->err, F_SETFL, O_NONBLOCK);
         rc = spawn(program, theirs, &peer->pid, err);
     }
+    if (rc == 0) {
+        peer->end = (int)syscall(SYS_pidfd_open, peer->pid, 0U);
+    }
     for (size_t i = 0; i < ARRAY_SIZE(theirs); i++) {
         cleanup_fd(&theirs[i]);
     }
@@ -102,7 +104,7 @@ int peer_start(const struct program *program, struct peer **out,
         return err_no_memory(err);
     }
     list_init(&peer->link);
-    peer->in = peer->out = peer->err = -1;
+    peer->in = peer->out = peer->err = peer->end = -1;
     buf_init(&peer->sent, PEER_LINE_MAX);
     buf_init(&peer->line, PEER_LINE_MAX);
     peer->name = strdup(program->name);
@@ -136,6 +138,7 @@ static void free_peer(struct peer *peer)
     cleanup_fd(&peer->in);
     cleanup_fd(&peer->out);
     cleanup_fd(&peer->err);
+    cleanup_fd(&peer->end);
     buf_done(&peer->sent);
     buf_done(&peer->line);
     free(peer->ahead);
@@ -157,46 +160,6 @@ void peer_kill(struct peer *peer)
 
 /* ---- stderr ---- */
 
-/* A line of stderr is complete. */
-static void log_words(struct peer *peer)
-{
-    struct peer_words *words = &peer->words;
-    int64_t now = clock_ms();
-
-    words->line[words->size] = '\0';
-    words->size = 0;
-    if (buf_blank(words->line, strlen(words->line))) {
-        return;
-    }
-    (void)snprintf(words->last, sizeof(words->last), "%.*s", PEER_WORDS - 1,
-                   words->line);
-    if (now - words->since_ms > WORDS_SPAN_MS) {
-        words->since_ms = now;
-        words->lines = 0;
-    }
-    words->lines++;
-    if (words->lines <= WORDS_LINES) {
-        log_line(LOG_LEVEL_INFO, "%s: %s", peer->name, words->line);
-    } else if (words->lines == WORDS_LINES + 1) {
-        log_line(LOG_LEVEL_WARNING, "%s: says too much, the rest is dropped",
-                 peer->name);
-    }
-}
-
-static void take_words(struct peer *peer, const char *data, size_t size)
-{
-    struct peer_words *words = &peer->words;
-
-    for (size_t i = 0; i < size; i++) {
-        if (data[i] != '\n' && data[i] != '\0') {
-            words->line[words->size++] = data[i];
-        }
-        if (data[i] == '\n' || words->size == sizeof(words->line) - 1) {
-            log_words(peer);
-        }
-    }
-}
-
 static void read_words(struct peer *peer)
 {
     char data[4096];
@@ -205,7 +168,7 @@ static void read_words(struct peer *peer)
         ssize_t n = read(peer->err, data, sizeof(data));
 
         if (n > 0) {
-            take_words(peer, data, (size_t)n);
+            words_take(&peer->words, peer->name, data, (size_t)n);
         } else if (n == 0 || errno != EINTR) {
             peer->err_ended = n == 0 || errno != EAGAIN;
             return;
@@ -240,9 +203,7 @@ static int say_ended(struct peer *peer, struct err *err)
                                            : WEXITSTATUS(status));
     }
     read_words(peer);
-    if (peer->words.size) {
-        log_words(peer);
-    }
+    words_end(&peer->words, peer->name);
     return break_peer(peer, err_set(err, ENOTCONN, "'%s' %s%s%s", peer->name,
                                     how, peer->words.last[0] ? ": " : "",
                                     peer->words.last));
@@ -255,6 +216,7 @@ int peer_ask(struct peer *peer, const char *method, const char *session,
     size_t at;
     int rc;
 
+    words_end(&peer->words, peer->name); /* They belong to what is over. */
     peer->requests++;
     peer->cut = false;
     rc = buf_printf(out, "{\"id\":\"req_%llu\",\"method\":\"%s\",\"params\":",
@@ -319,9 +281,26 @@ static int fill_line(struct peer *peer, struct err *err)
     return 0;
 }
 
-/* Reads until a line is whole or nothing more is there. */
+/* Nothing more comes; what there is may be a line without its end. */
+static void end_out(struct peer *peer)
+{
+    peer->out_ended = true;
+    peer->complete = peer->line.size > 0;
+}
+
+static bool has_ended(const struct peer *peer)
+{
+    struct pollfd fd = {.fd = peer->end, .events = POLLIN};
+
+    return poll(&fd, 1, 0) > 0;
+}
+
+/* Reads until a line is whole or nothing more is there. A process that it has
+ * left behind may have its stdout: what comes behind its own end is none of
+ * its words. */
 static int receive_some(struct peer *peer, struct err *err)
 {
+    bool over = false;
     int rc = 0;
 
     for (int i = 0; i < MOST_CHUNKS && rc == 0 && !peer->complete; i++) {
@@ -332,13 +311,15 @@ static int receive_some(struct peer *peer, struct err *err)
             continue;
         }
         n = peer->out_ended ? 0 : read(peer->out, peer->ahead, CHUNK);
-        if (n == 0) {
-            peer->out_ended = true;
-            peer->complete = peer->line.size > 0; /* Without its end. */
+        if (n == 0 || (n < 0 && errno == EAGAIN && over)) {
+            end_out(peer);
             return 0;
         }
         if (n < 0 && errno == EAGAIN) {
-            return 0;
+            over = has_ended(peer);
+            if (!over) {
+                return 0;
+            }
         }
         peer->ahead_at = 0;
         peer->ahead_end = n > 0 ? (size_t)n : 0;
@@ -368,6 +349,7 @@ int peer_step(struct peer *peer, const struct limits *limits, struct err *err)
          .events = POLLIN},
         {.fd = peer->err_ended ? -1 : peer->err, .events = POLLIN},
         {.fd = peer->sent.size ? peer->in : -1, .events = POLLOUT},
+        {.fd = peer->out_ended ? -1 : peer->end, .events = POLLIN},
         {.fd = limits->cancel->fd, .events = POLLIN},
     };
     int n = 1;

@@ -12,12 +12,12 @@
 #include "core/json.h"
 #include "core/list.h"
 #include "providers/jsonl/trim.h"
+#include "providers/jsonl/words.h"
 
 #include <sys/types.h>
 
 enum {
     PEER_LINE_MAX = 64 * 1024 * 1024, /* Bytes of a line, either way. */
-    PEER_WORDS = 160,                 /* Of stderr, for errors. */
 };
 
 /* How a program is started. Strings are owned; see program_read(). */
@@ -30,20 +30,13 @@ struct program {
     char *cwd;       /* NULL: the program's choice. */
 };
 
-/* Stderr of a program, on its way to the log. */
-struct peer_words {
-    char line[512];
-    size_t size;
-    char last[PEER_WORDS]; /* The last line that was not blank. */
-    int64_t since_ms;      /* Of the present span, */
-    unsigned lines;        /* and its lines; beyond some they are dropped. */
-};
-
 struct peer {
     struct list link; /* The pool's. */
     char *name;
     pid_t pid;
     int in, out, err; /* Our ends of its stdin, stdout and stderr. */
+    int end;          /* Readable when it has ended, whoever has its stdout;
+                       * -1: the kernel cannot tell. */
     bool broken;
     bool out_ended; /* Nothing more comes. */
     bool err_ended;
@@ -57,7 +50,7 @@ struct peer {
     struct trim trim;
     char *ahead; /* Bytes that have come behind it; PEER_CHUNK. */
     size_t ahead_at, ahead_end;
-    struct peer_words words;
+    struct words words;
 };
 
 /* What a line says. The body is owned. */

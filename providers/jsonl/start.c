@@ -82,7 +82,7 @@ static int call_for_path(struct running *running, const char *method,
     answer_init(&answer, 0);
     rc = quick_call(running->jsonl, &quick, limits, &answer, err);
     if (rc == 0 && out) {
-        const char *path = js_text(answer.result, "path");
+        const char *path = wire_text(answer.result, "path");
 
         *out = path && path[0] ? strdup(path) : NULL;
         rc = *out ? 0 : err_set(err, EPROTO, "%s gave no path", method);

@@ -122,6 +122,20 @@ int wire_bytes(const struct js *js, const char *key, struct buf *out,
     return rc < 0 ? err_set(err, -rc, "'%s' is too long", key) : 0;
 }
 
+const char *wire_text(const struct js *js, const char *key)
+{
+    struct js *value = js_get(js, key);
+    const char *text = js_text(js, key);
+    size_t size = 0;
+
+    /* js_bytes_read() has put a NUL before each such byte. */
+    if (text && (!js_bytes(value, &size) || strlen(text) != size)) {
+        text = NULL;
+    }
+    js_free(value);
+    return text;
+}
+
 bool wire_int(const struct js *js, const char *key, int64_t *out)
 {
     struct js *value = js_get(js, key);

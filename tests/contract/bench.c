@@ -63,6 +63,12 @@ static void open_provider(struct bench *bench)
     check(provider_open(ops, &bench->env, &bench->provider, &err), &err);
 }
 
+const struct limits *bench_limits(struct bench *bench)
+{
+    bench->limits.deadline_ms = clock_deadline(CALL_MS);
+    return &bench->limits;
+}
+
 void bench_open(struct bench *bench)
 {
     struct err err = ERR_INIT;
@@ -77,7 +83,7 @@ void bench_open(struct bench *bench)
     bench->env.uid = getuid();
     bench->env.gid = getgid();
     bench->limits.cancel = &bench->never;
-    bench->limits.deadline_ms = clock_deadline(CALL_MS);
+    (void)bench_limits(bench);
     open_provider(bench);
 }
 
@@ -119,18 +125,13 @@ void bench_name(struct bench *bench, struct bench_box *box)
     box->sandbox.instance = &box->instance;
 }
 
-static void renew(struct bench *bench)
-{
-    bench->limits.deadline_ms = clock_deadline(CALL_MS);
-}
-
 void bench_create(struct bench *bench, struct bench_box *box)
 {
     struct err err = ERR_INIT;
 
     bench_name(bench, box);
-    renew(bench);
-    check(provider_create(bench->provider, &box->sandbox, &bench->limits, &err),
+    check(provider_create(bench->provider, &box->sandbox, bench_limits(bench),
+                          &err),
           &err);
 }
 
@@ -138,10 +139,9 @@ void bench_destroy(struct bench *bench, struct bench_box *box)
 {
     struct err err = ERR_INIT;
 
-    renew(bench);
-    check(
-        provider_destroy(bench->provider, &box->sandbox, &bench->limits, &err),
-        &err);
+    check(provider_destroy(bench->provider, &box->sandbox, bench_limits(bench),
+                           &err),
+          &err);
     instance_done(&box->instance);
 }
 
@@ -150,8 +150,7 @@ enum provider_state bench_status(struct bench *bench, struct bench_box *box)
     enum provider_state state = PROVIDER_LOST;
     struct err err = ERR_INIT;
 
-    renew(bench);
-    check(provider_status(bench->provider, &box->sandbox, &bench->limits,
+    check(provider_status(bench->provider, &box->sandbox, bench_limits(bench),
                           &state, &err),
           &err);
     return state;

@@ -91,6 +91,10 @@ int suite_root(void);
 /** @return the table of that provider */
 const struct provider_ops *bench_ops(void);
 
+/** @param bench an open one @return limits of a call that is made now; until
+ *  the next call of this function */
+const struct limits *bench_limits(struct bench *bench);
+
 /** @param bench opened: its limits are those of most calls */
 void bench_open(struct bench *bench);
 /** @param bench its provider is closed and opened again */

@@ -85,11 +85,28 @@ static const char *tree(struct bench_room *room, size_t i)
     return has_shell(room) ? trees[i] : endless(room);
 }
 
-static void is_timed_out(struct bench_run *run, int64_t begin)
+/* A command and the moments between which its time began. */
+struct timed {
+    struct bench_run run;
+    int64_t from_ms;
+    int64_t to_ms;
+};
+
+static void start_timed(struct bench_room *room, const char *script,
+                        struct timed *out)
 {
+    out->from_ms = clock_ms();
+    start(room, script, TIMEOUT_MS, &out->run);
+    out->to_ms = clock_ms();
+}
+
+static void is_timed_out(struct timed *timed)
+{
+    struct bench_run *run = &timed->run;
+
     assert_int_equal(bench_exited(run).end, COMMAND_TIMEOUT);
-    assert_in_range(run->exited_ms - begin, TIMEOUT_MS - 20,
-                    TIMEOUT_MS + grace_ms());
+    assert_true(run->exited_ms >= timed->from_ms + TIMEOUT_MS - 20);
+    assert_in_range(run->exited_ms, 0, timed->to_ms + TIMEOUT_MS + grace_ms());
     bench_closed(run);
     assert_non_null(strstr(bench_text(run, COMMAND_STDOUT), "ready\n"));
     bench_run_done(run);
@@ -98,14 +115,13 @@ static void is_timed_out(struct bench_run *run, int64_t begin)
 static void a_timeout_ends_every_tree_in_time(void **state)
 {
     struct bench_room *room = *state;
-    struct bench_run runs[ARRAY_SIZE(trees)];
-    int64_t begin = clock_ms();
+    struct timed timed[ARRAY_SIZE(trees)];
 
     for (size_t i = 0; i < tree_count(room); i++) {
-        start(room, tree(room, i), TIMEOUT_MS, &runs[i]);
+        start_timed(room, tree(room, i), &timed[i]);
     }
     for (size_t i = 0; i < tree_count(room); i++) {
-        is_timed_out(&runs[i], begin);
+        is_timed_out(&timed[i]);
     }
     no_sleeper_is_left(room);
 }
@@ -113,15 +129,13 @@ static void a_timeout_ends_every_tree_in_time(void **state)
 static void a_fork_bomb_is_ended_in_time(void **state)
 {
     struct bench_room *room = *state;
-    struct bench_run run;
-    int64_t begin = clock_ms();
+    struct timed timed;
 
     if (!has_shell(room) || !bench_is_apart()) {
         skip();
     }
-    start(room, "echo ready; exec perl -e 'while (1) { fork }'", TIMEOUT_MS,
-          &run);
-    is_timed_out(&run, begin);
+    start_timed(room, "echo ready; exec perl -e 'while (1) { fork }'", &timed);
+    is_timed_out(&timed);
     assert_int_equal(bench_sh(&room->bench, &room->box,
                               "grep -las '^perl' /proc/[0-9]*/cmdline", ""),
                      1);

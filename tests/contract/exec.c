@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 /* A bench with one sandbox that all tests of the group use. */
 static void need_shell(struct bench_room *room)
@@ -238,7 +240,7 @@ static void nothing_of_our_environment_is_seen(void **state)
     assert_int_equal(setenv("SESSIONFS_TEST_SECRET", "secret", 1), 0);
     bench_reopen(&room->bench);
     assert_int_equal(provider_resume(room->bench.provider, &room->box.sandbox,
-                                     &room->bench.limits,
+                                     bench_limits(&room->bench),
                                      &(struct err)ERR_INIT),
                      0);
     assert_int_equal(sh(state, "env | grep -c SECRET", "0\n"), 1);
@@ -265,6 +267,40 @@ static void input_arrives_to_the_byte(void **state)
     assert_int_equal(run.out[0].size, sizeof(input));
     assert_memory_equal(run.out[0].data, input, sizeof(input));
     bench_run_done(&run);
+}
+
+/* What an engine without directories has: files as a whole. */
+static void whole_files_go_both_ways(void **state)
+{
+    static const char bytes[] = "one\0two\xff\n";
+    struct bench_room *room = *state;
+    struct bench *bench = &room->bench;
+    struct err err = ERR_INIT;
+    char back[sizeof(bytes) + 1];
+    int to, from;
+
+    if (!bench_ops()->read_file) {
+        skip();
+    }
+    to = memfd_create("to", MFD_CLOEXEC);
+    from = memfd_create("from", MFD_CLOEXEC);
+    assert_int_equal(write(to, bytes, sizeof(bytes)), sizeof(bytes));
+    assert_int_equal(lseek(to, 0, SEEK_SET), 0);
+    assert_int_equal(provider_write_file(bench->provider, &room->box.sandbox,
+                                         "wh\xc3\xb6le", to,
+                                         bench_limits(bench), &err),
+                     0);
+    assert_int_equal(sh(state, "cat wh* | wc -c | tr -d ' '", "10\n"), 0);
+    assert_int_equal(provider_read_file(bench->provider, &room->box.sandbox,
+                                        "wh\xc3\xb6le", from,
+                                        bench_limits(bench), &err),
+                     0);
+    assert_int_equal(pread(from, back, sizeof(back), 0), sizeof(bytes));
+    assert_memory_equal(back, bytes, sizeof(bytes));
+    assert_true(provider_read_file(bench->provider, &room->box.sandbox, "none",
+                                   from, bench_limits(bench), &err) < 0);
+    (void)close(to);
+    (void)close(from);
 }
 
 static void what_cannot_start_fails_with_words(void **state)
@@ -294,7 +330,7 @@ static void what_cannot_start_fails_with_words(void **state)
 
         bench_run_init(&run);
         assert_int_equal(provider_exec(room->bench.provider, &room->box.sandbox,
-                                       &command, &room->bench.limits,
+                                       &command, bench_limits(&room->bench),
                                        &bench_sink, &run, &err),
                          cases[i].rc);
         assert_true(strlen(err.msg) > 0);
@@ -400,6 +436,7 @@ int suite_exec(void)
         cmocka_unit_test(a_program_is_looked_for_in_the_path_that_it_gets),
         cmocka_unit_test(nothing_of_our_environment_is_seen),
         cmocka_unit_test(input_arrives_to_the_byte),
+        cmocka_unit_test(whole_files_go_both_ways),
         cmocka_unit_test(what_cannot_start_fails_with_words),
         cmocka_unit_test(commands_run_side_by_side),
         cmocka_unit_test(many_commands_leave_nothing),

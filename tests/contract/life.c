@@ -21,8 +21,7 @@ static void must(struct bench *bench, struct bench_box *box,
     struct err err = ERR_INIT;
     int rc;
 
-    bench->limits.deadline_ms = clock_deadline(20000);
-    rc = call(bench->provider, &box->sandbox, &bench->limits, &err);
+    rc = call(bench->provider, &box->sandbox, bench_limits(bench), &err);
     if (rc < 0) {
         print_error("%s\n", err.msg);
     }
@@ -148,9 +147,9 @@ static void a_lost_sandbox_cannot_be_resumed(void **state)
 
     bench_create(bench, &box);
     bench_destroy(bench, &box);
-    assert_int_equal(
-        provider_resume(bench->provider, &box.sandbox, &bench->limits, &err),
-        -ESTALE);
+    assert_int_equal(provider_resume(bench->provider, &box.sandbox,
+                                     bench_limits(bench), &err),
+                     -ESTALE);
     assert_int_equal(err.code, ESTALE);
     assert_true(strlen(err.msg) > 0);
 }
@@ -168,7 +167,8 @@ static void a_command_needs_a_running_sandbox(void **state)
     must(bench, &box, provider_pause);
     bench_run_init(&run);
     assert_true(provider_exec(bench->provider, &box.sandbox, &command,
-                              &bench->limits, &bench_sink, &run, &err) < 0);
+                              bench_limits(bench), &bench_sink, &run,
+                              &err) < 0);
     assert_true(strlen(err.msg) > 0);
     assert_int_equal(run.started, 0);
     bench_run_done(&run);

@@ -1,6 +1,8 @@
 #!/bin/sh
 # Runs the contract's suite on `jsonl` over `sessionfs serve`, which has
-# sandboxes of `local`: both ends of the protocol against each other.
+# sandboxes of `local`: both ends of the protocol against each other. Each
+# message is held against the protocol's schema, and there must be one of each
+# kind.
 # usage: over_serve.sh SUITE PROGRAM
 set -u
 
@@ -16,5 +18,16 @@ clean()
 trap clean EXIT
 trap 'exit 1' HUP INT TERM
 
-"$1" jsonl "{\"program\": \"$2\", \"argv\": [\"serve\", \"-o\",
-    \"state=$state,provider=local\"]}"
+here=$(cd "$(dirname "$0")" && pwd)
+export CHECKED_LOG="$dir/log"
+"$1" jsonl "{\"program\": \"$here/../fakes/checked.py\", \"argv\": [\"$2\",
+    \"serve\", \"-o\", \"state=$state,provider=local\"],
+    \"env\": [\"PATH\", \"HOME\", \"TMPDIR\", \"CHECKED_LOG\"],
+    \"cwd\": \"/workspace\"}" || exit 1
+seen=$(sort -u "$CHECKED_LOG")
+# Twelve methods and four types of events.
+if [ "$(echo "$seen" | wc -l)" != 16 ] || echo "$seen" | grep -q '^bad'; then
+    echo "over_serve: there was:
+$seen"
+    exit 1
+fi

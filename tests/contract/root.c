@@ -77,8 +77,9 @@ static void a_pause_leaves_it_usable(void **state)
     }
     bench_create(bench, &box);
     assert_int_equal(bench_sh(bench, &box, "echo in > a", ""), 0);
-    assert_int_equal(
-        provider_pause(bench->provider, &box.sandbox, &bench->limits, &err), 0);
+    assert_int_equal(provider_pause(bench->provider, &box.sandbox,
+                                    bench_limits(bench), &err),
+                     0);
     take_root(bench, &box, &root);
     assert_int_equal(fstatat(root.fd, "a", &st, 0), 0);
     assert_int_equal(st.st_size, 3);

@@ -86,8 +86,10 @@ static const struct script of_sh[] = {
      "od -An -tx1 exec; od -An -tx1 execs/1/stdout",
      " 00 ff 0d 0a c3\n 00 ff 0d 0a c3\n"},
     {"where a command runs",
-     "echo 'pwd; umask; cat; echo end' > exec; cat exec",
-     "/workspace\n0022\nend\n"},
+     "echo 'pwd; umask; cat; echo end' > exec\n"
+     "W=$(grep -o '\"workspace_path\": *\"[^\"]*' status.json)\n"
+     "sed \"s|^${W##*\\\"}$|(workspace)|\" exec",
+     "(workspace)\n0022\nend\n"},
 };
 
 static void sh_runs_a_script_as_it_was_written(void **state)
@@ -302,14 +304,14 @@ static void a_process_left_behind_holds_up_nobody(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    e2e_test_of("local", sh_runs_a_script_as_it_was_written),
+    e2e_test_of("sh", sh_runs_a_script_as_it_was_written),
     e2e_test(every_shell_form_runs_what_it_says),
     e2e_test(every_python_form_runs_what_it_says),
     e2e_test(a_record_tells_how_it_ended),
     e2e_test(a_script_of_one_mebibyte_runs),
-    e2e_test_of("local", ten_megabytes_of_output_are_whole),
+    e2e_test_of("sh", ten_megabytes_of_output_are_whole),
     e2e_test(two_hundred_commands_run_in_order),
-    e2e_test_of("local", commands_of_one_session_do_not_overlap),
+    e2e_test_of("sh", commands_of_one_session_do_not_overlap),
     e2e_test(commands_of_two_sessions_do),
     e2e_test_of("local", a_process_left_behind_holds_up_nobody),
 };

@@ -77,9 +77,11 @@ static const struct script answers[] = {
      "'a\\n' True\n"},
     {"the working directory",
      "echo true > exec; mkdir -p workspace/sub\n" PYTHON(
-         "for d in (\"sub\", \"/workspace/sub\", \"/\"):\n"
-         "    print(ask(command=\"pwd\", cwd=d)[\"stdout\"], end=\"\")\n"),
-     "/workspace/sub\n/workspace/sub\n/\n"},
+         "w = json.load(open(\"status.json\"))[\"workspace_path\"]\n"
+         "for d in (\"sub\", w + \"/sub\", \"/\"):\n"
+         "    out = ask(command=\"pwd\", cwd=d)[\"stdout\"]\n"
+         "    print(out.replace(w, \"(w)\"), end=\"\")\n"),
+     "(w)/sub\n(w)/sub\n/\n"},
     {"a timeout",
      PYTHON("a = ask(command=\"echo a\\n\" + os.environ[\"NAP\"] * 9,"
             " timeout_ms=200)\n"
@@ -115,9 +117,9 @@ static const struct script answers[] = {
 
 static const struct script of_sh[] = {
     {"the environment",
-     PYTHON("print(ask(command=\"echo $A-$B_2-$HOME\", env={\"A\": \"x y\","
-            " \"B_2\": \"\"})[\"stdout\"], end=\"\")\n"),
-     "x y--/workspace\n"},
+     PYTHON("print(ask(command=\"echo $A-$B_2-${HOME:+home}\", env={\"A\":"
+            " \"x y\", \"B_2\": \"\"})[\"stdout\"], end=\"\")\n"),
+     "x y--home\n"},
     {"stdin as text",
      PYTHON("a = ask(command=\"od -An -tx1\", stdin=\"a\\u0000\\u00e9\\n\")\n"
             "print(a[\"stdout\"], end=\"\")\n"),
@@ -163,6 +165,12 @@ static const struct script of_sh[] = {
             "print(\"error: bad thing\" in a[\"stdout\"],"
             " len(a[\"stdout\"]) <= 8192, a[\"truncated\"])\n"),
      "True True True\n"},
+};
+
+static const struct script of_local[] = {
+    {"home is the workspace",
+     PYTHON("print(ask(command=\"echo $HOME\")[\"stdout\"], end=\"\")\n"),
+     "/workspace\n"},
 };
 
 static const struct script refusals[] = {
@@ -354,6 +362,12 @@ static void a_request_is_obeyed_in_all_its_members(void **state)
     expect_scripts(of_sh, ARRAY_SIZE(of_sh));
 }
 
+static void a_command_has_the_home_of_its_sandbox(void **state)
+{
+    (void)state;
+    expect_scripts(of_local, ARRAY_SIZE(of_local));
+}
+
 static void a_bad_request_is_refused_and_takes_no_number(void **state)
 {
     (void)state;
@@ -380,7 +394,8 @@ static void a_request_may_come_in_any_pieces(void **state)
 
 static const struct CMUnitTest tests[] = {
     e2e_test(an_answer_tells_how_the_command_ended),
-    e2e_test_of("local", a_request_is_obeyed_in_all_its_members),
+    e2e_test_of("sh", a_request_is_obeyed_in_all_its_members),
+    e2e_test_of("local", a_command_has_the_home_of_its_sandbox),
     e2e_test(a_bad_request_is_refused_and_takes_no_number),
     e2e_test_of("mem", what_the_engine_cannot_do_is_refused),
     e2e_test(every_writer_is_understood),

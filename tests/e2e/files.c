@@ -405,11 +405,13 @@ static void ten_thousand_entries_list_once_each(void **state)
 static void eight_appenders_lose_nothing(void **state)
 {
     (void)state;
+    /* Each line costs `jsonl` a command. */
+    (void)setenv("EACH", mnt_scripts() ? "20" : "200", 1);
     expect_shell("cd workspace; for j in 1 2 3 4 5 6 7 8; do\n"
-                 "( for i in $(seq 200); do echo $j$i$j >> log; done ) &\n"
-                 "done; wait; sort -u log | wc -l; "
-                 "grep -vE '^([1-8])[0-9]+\\1$' log; true",
-                 "1600\n");
+                 "( for i in $(seq $EACH); do echo $j$i$j >> log; done ) &\n"
+                 "done; wait; [ $(sort -u log | wc -l) = $((8 * EACH)) ] && "
+                 "echo all; grep -vE '^([1-8])[0-9]+\\1$' log; true",
+                 "all\n");
 }
 
 static void locks_hold_between_processes(void **state)

@@ -547,7 +547,8 @@ static int tests_run(const char *name, const struct CMUnitTest *tests,
     for (i = 0; i < count; i++) {
         const char *only = tests[i].initial_state;
 
-        if (!only || strcmp(only, mnt.provider) == 0) {
+        if (!only || strcmp(only, mnt.provider) == 0 ||
+            (strcmp(only, "sh") == 0 && mnt_sh())) {
             mine[n++] = tests[i];
         }
     }

@@ -61,7 +61,8 @@ int e2e_setup(void **state);
 int e2e_teardown(void **state);
 
 #define e2e_test(f) cmocka_unit_test_setup_teardown(f, e2e_setup, e2e_teardown)
-/* A test of what one provider alone can: "local" or "mem". */
+/* A test of what one provider alone can: "local" or "mem"; or "sh": all that
+ * have a shell. */
 #define e2e_test_of(provider, f)                                               \
     cmocka_unit_test_prestate_setup_teardown(f, e2e_setup, e2e_teardown,       \
                                              (void *)(uintptr_t)(provider))

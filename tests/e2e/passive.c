@@ -2,11 +2,17 @@
 #include "tests/e2e/tools.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 enum {
-    SESSIONS = 100,
     LOOK_MS = 50000
 };
+
+/* A look into each costs `jsonl` a command. */
+static unsigned count(void)
+{
+    return mnt_scripts() ? 22 : 100;
+}
 
 static const char *const lookers[] = {
     "find $M > $T/out",
@@ -23,18 +29,22 @@ static const char *const lookers[] = {
     "grep -rs x $M/sessions/*/execs $M/README $M/stats > $T/out; true",
 };
 
-/* One third is absent, one running, one paused. */
+/* One third is absent, one running, one paused, where there is a pause. */
 static void hundred_sessions_make(void)
 {
     struct buf out = BUF_INIT(TOOLS_TEXT_MAX);
+    char number[16];
     int status;
 
+    (void)snprintf(number, sizeof(number), "%u", count());
+    (void)setenv("N", number, 1);
+    (void)setenv("PAUSED", mnt_scripts() ? "running" : "paused", 1);
     status =
-        shell("cd $M/sessions; mkdir $(seq -f 'p%g' 100) || exit 1\n"
-              "for i in $(seq 2 3 100); do echo running > p$i/status || exit 2;"
+        shell("cd $M/sessions; mkdir $(seq -f 'p%g' $N) || exit 1\n"
+              "for i in $(seq 2 3 $N); do echo running > p$i/status || exit 2;"
               "done\n"
-              "for i in $(seq 3 3 100); do echo 'echo hi' > p$i/exec || exit 3;"
-              "echo x > p$i/workspace/f; echo paused > p$i/status || exit 4; "
+              "for i in $(seq 3 3 $N); do echo 'echo hi' > p$i/exec || exit 3;"
+              "echo x > p$i/workspace/f; echo $PAUSED > p$i/status || exit 4; "
               "done",
               LOOK_MS, &out);
     if (status != 0 || out.size != 0) {
@@ -64,7 +74,8 @@ static void looking_at_a_hundred_sessions_starts_nothing(void **state)
         before[j] = mnt_counter(part);
     }
     /* The counters count: what was made above is in them. */
-    assert_true(before[0] >= 66 && before[2] >= 33 && before[4] >= 33);
+    assert_true(before[0] >= count() / 3 * 2 && before[4] >= count() / 3);
+    assert_true(before[2] >= count() / 3 || mnt_scripts());
     for (i = 0; i < ARRAY_SIZE(lookers); i++) {
         int status = shell(lookers[i], LOOK_MS, &out);
 
@@ -83,16 +94,18 @@ static void looking_at_a_hundred_sessions_starts_nothing(void **state)
     buf_done(&out);
     expect_shell("cat $M/sessions/p*/status | sort | uniq -c | "
                  "awk '{print $1, $2}'",
-                 "34 absent\n33 paused\n33 running\n");
+                 mnt_scripts() ? "8 absent\n14 running\n"
+                               : "34 absent\n33 paused\n33 running\n");
 }
 
 static void listing_is_complete_and_ends(void **state)
 {
     (void)state;
-    expect_shell("ls $M/sessions | grep -c '^p[0-9]*$'; "
+    expect_shell("ls $M/sessions | grep '^p[0-9]*$' | wc -l | grep -x $N "
+                 "> /dev/null && echo all; "
                  "find $M/sessions -maxdepth 1 | sort | uniq -d; "
                  "ls -i $M/sessions | awk '{print $1}' | sort | uniq -d",
-                 "100\n");
+                 "all\n");
 }
 
 static const struct CMUnitTest tests[] = {

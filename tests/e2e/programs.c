@@ -242,12 +242,12 @@ static const struct CMUnitTest tests[] = {
     e2e_test(editors_work),
     e2e_test(tar_unpacks_and_packs_the_same),
     e2e_test(git_keeps_a_repository),
-    e2e_test_of("local", git_inside_and_outside_agree),
+    e2e_test_of("sh", git_inside_and_outside_agree),
     e2e_test(sqlite_works_in_both_journal_modes),
     e2e_test(rsync_copies_both_ways),
     e2e_test(large_files_come_back_equal),
     e2e_test(both_sides_see_each_other_at_once),
-    e2e_test_of("local", a_shell_in_the_sandbox_sees_the_same_files),
+    e2e_test_of("sh", a_shell_in_the_sandbox_sees_the_same_files),
     e2e_test(forty_rounds_see_each_other),
 };
 

@@ -9,10 +9,14 @@ import time
 import unittest
 
 from serve_case import LOCAL, PROVIDER, Watched, signal_to, until
+from serve_hostile import Hostile, Killed
 from serve_processes import Chain, Mounted, Processes, Program
+from serve_schema import Schema
 
 # Found here, as those below.
-__all__ = ["Chain", "Mounted", "Processes", "Program"]
+__all__ = [
+    "Chain", "Hostile", "Killed", "Mounted", "Processes", "Program", "Schema"
+]
 
 
 class Sessions(Watched):
@@ -420,8 +424,10 @@ class Lines(Watched):
     def test_requests_that_cannot_be(self):
         c = self.client()
         s = c.open(self.host)
-        self.fails("unknown_method", c.call, "cleanup_sandbox_group")
-        self.fails("unknown_method", c.call, "")
+        for name in ("cleanup_sandbox_group", "", "Open", "open ", "stat"):
+            request = {"id": "x", "method": name, "params": {}}
+            message = self.answer(c, json.dumps(request))
+            self.assertEqual(message["error"]["code"], "unknown_method")
         for method, params in (
             ("open", {}),
             ("open", {"metadata": {}, "profile": [], "workspace_sync": None}),

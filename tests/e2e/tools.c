@@ -2,6 +2,7 @@
 #include "tests/e2e/tools.h"
 
 #include "core/clock.h"
+#include "core/json.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -86,13 +87,37 @@ static int drain(int fd, struct buf *out)
     return n < 0 ? errno : 0;
 }
 
+/* What `jsonl` cannot do without, which the profile has said. */
+static void provider_config(struct buf *out)
+{
+    struct err err = ERR_INIT;
+    struct js *config = NULL;
+    struct js *needs;
+    const char *text = text_of(in("config.json"));
+
+    assert_int_equal(js_parse(text, strlen(text), &config, &err), 0);
+    needs = js_get(config, "provider_config");
+    assert_int_equal(buf_printf(out, "\"provider_config\": "), 0);
+    assert_int_equal(js_write(needs, out), 0);
+    assert_int_equal(buf_printf(out, ", "), 0);
+    js_free(needs);
+    js_free(config);
+}
+
 void configure(const char *fields)
 {
-    char text[4096];
+    struct buf needs = BUF_INIT(TOOLS_TEXT_MAX);
+    struct buf text = BUF_INIT(TOOLS_TEXT_MAX);
 
-    (void)snprintf(text, sizeof(text), "{\"provider\": \"%s\", %s}",
-                   mnt.provider, fields);
-    put_ok(in("config.json"), text);
+    if (mnt_scripts()) {
+        provider_config(&needs);
+    }
+    assert_int_equal(buf_printf(&text, "{\"provider\": \"%s\", %s%s}",
+                                mnt.provider, buf_str(&needs), fields),
+                     0);
+    put_ok(in("config.json"), buf_str(&text));
+    buf_done(&needs);
+    buf_done(&text);
 }
 
 int get(const char *path, struct buf *out)
@@ -331,8 +356,9 @@ static bool alone(void)
 void expect_nothing_left(void)
 {
     assert_int_equal(mounts(), 1);
-    /* What lives on in sandboxes of `local` is looked for at the end. */
-    if (!mnt_local()) {
+    /* What lives on in sandboxes of `local` is looked for at the end; those of
+     * `jsonl` are its program's. */
+    if (!mnt_sh()) {
         eventually(alone());
     }
 }

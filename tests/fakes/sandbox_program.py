@@ -4,9 +4,10 @@ directories of this machine: no isolation at all. For tests.
 
 usage: sandbox_program.py serve
 
+Each message is held against the protocol's schema: a request that is not as it
+says is refused with the code `schema`.
+
 FAKE_ROOT      where sandboxes lie
-FAKE_SCHEMA    the protocol's schema: each request is held against it, and one
-               that is not as it says is refused with the code `schema`
 FAKE_LOG       a file that gets each request's method
 """
 import base64
@@ -19,83 +20,17 @@ import sys
 import tempfile
 import threading
 
+sys.dont_write_bytecode = True  # The sources are not ours to add to.
+
+from sandbox_schema import Bad, check_answer, check_request
+
 ROOT = os.environ["FAKE_ROOT"]
-PARAMS = {
-    "open": "OpenSandboxRequest",
-    "cleanup_group": "CleanupSandboxGroupRequest",
-    "create_temp_dir": "CreateTempDirRequest",
-    "create_dir_all": "SessionPathRequest",
-    "write_file": "WriteFileRequest",
-    "read_file": "SessionPathRequest",
-    "remove": "SessionPathRequest",
-    "exec": "SandboxExecRequest",
-    "spawn": "SandboxSpawnRequest",
-}
 
 
 class Refusal(Exception):
     def __init__(self, code, message, retryable=False):
         super().__init__(message)
         self.body = {"code": code, "message": message, "retryable": retryable}
-
-
-# ---- The schema: what of JSON Schema the protocol's uses ----
-
-TYPES = {"object": dict, "array": list, "string": str, "boolean": bool,
-         "integer": int, "null": type(None)}
-
-
-def is_type(value, name):
-    if name == "integer" and isinstance(value, bool):
-        return False
-    return isinstance(value, TYPES[name])
-
-
-def check(root, schema, value, where):
-    if schema is True:
-        return
-    if "$ref" in schema:
-        name = schema["$ref"].rsplit("/", 1)[1]
-        check(root, root["definitions"][name], value, where)
-    for part in schema.get("allOf", []):
-        check(root, part, value, where)
-    kinds = schema.get("type", [])
-    kinds = [kinds] if isinstance(kinds, str) else kinds
-    if kinds and not any(is_type(value, kind) for kind in kinds):
-        raise Refusal("schema", f"{where} is no {' or '.join(kinds)}")
-    if isinstance(value, dict):
-        for name in schema.get("required", []):
-            if name not in value:
-                raise Refusal("schema", f"{where} has no {name}")
-        for name, inner in value.items():
-            part = schema.get("properties", {}).get(
-                name, schema.get("additionalProperties", True))
-            check(root, part, inner, f"{where}.{name}")
-    if isinstance(value, list) and "items" in schema:
-        for inner in value:
-            check(root, schema["items"], inner, f"{where}[]")
-
-
-def load_schema():
-    path = os.environ.get("FAKE_SCHEMA")
-    if path:
-        with open(path, encoding="utf-8") as file:
-            return json.load(file)
-    return None
-
-
-SCHEMA = load_schema()
-
-
-def check_request(request):
-    if not SCHEMA:
-        return
-    definitions = SCHEMA["definitions"]
-    check(SCHEMA, definitions["JsonlRequestEnvelope_for_AnyValue"], request,
-          "request")
-    name = PARAMS.get(request["method"])
-    if name:
-        check(SCHEMA, definitions[name], request["params"], "params")
 
 
 # ---- The protocol ----
@@ -111,7 +46,7 @@ def state_of(params):
 
 def place(params, name="path"):
     """A path of the sandbox as one of this machine."""
-    cwd = state_of(params)["dir"]
+    cwd = params["session"].get("cwd") or state_of(params)["dir"]
     path = params.get(name)
     return os.path.join(cwd, path) if path else cwd
 
@@ -251,6 +186,10 @@ def do_capabilities(_params, _send):
     return {"exec": True}
 
 
+def do_shutdown(_params, _send):
+    return {}
+
+
 METHODS = {name[3:]: fn for name, fn in list(globals().items())
            if name.startswith("do_")}
 
@@ -259,7 +198,10 @@ def handle(request, send):
     method = request["method"]
     if method not in METHODS:
         raise Refusal("unknown_method", method)
-    check_request(request)
+    try:
+        check_request(request)
+    except Bad as bad:
+        raise Refusal("schema", str(bad)) from None
     return METHODS[method](request["params"], send)
 
 
@@ -271,22 +213,25 @@ def note(method):
 
 
 def answer(request):
-    number = request.get("id", "")
-    note(request["method"])
-    if request["method"] == "shutdown":
-        say({"id": number, "result": {}})
-        sys.exit(0)
+    method = request["method"]
+
+    def tell(kind, body):
+        message = {"id": request.get("id", ""), kind: body}
+        check_answer(method, message)
+        say(message)
+
+    note(method)
     try:
-        result = handle(request,
-                        lambda event: say({"id": number, "event": event}))
-        say({"id": number, "result": result})
+        result = handle(request, lambda event: tell("event", event))
+        tell("result", result)
     except Refusal as refusal:
-        say({"id": number, "error": refusal.body})
+        tell("error", refusal.body)
     except Exception as error:  # As such programs do.
-        print(f"{request['method']}: {error!r}", file=sys.stderr)
-        say({"id": number, "error": {"code": "provider_failure",
-                                     "message": str(error),
-                                     "retryable": False}})
+        print(f"{method}: {error!r}", file=sys.stderr)
+        tell("error", {"code": "provider_failure", "message": str(error),
+                       "retryable": False})
+    if method == "shutdown":
+        sys.exit(0)
 
 
 def serve():

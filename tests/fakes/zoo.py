@@ -70,6 +70,15 @@ says("a_byte_order_mark", '\ufeff{"id":"$ID","result":{"exit_code":0}}\n')
 says("too_deep", '{"id":"$ID","result":' + "[" * 100000 + "\n")
 
 
+says("an_endless_number", '{"id":"$ID","result":{"exit_code":'
+     + "9" * 5000 + "}}\n")
+says("a_number_beyond_all", '{"id":"$ID","result":{"exit_code":1e999}}\n')
+says("very_many_values", '{"id":"$ID","result":{"exit_code":0,"x":['
+     + "[],{}," * 2000000 + "[]]}}\n")
+says("deep_but_not_too", '{"id":"$ID","result":{"exit_code":0,'
+     '"stdout_base64":"d2VsbAo=","x":' + "[" * 1000 + "]" * 1000 + "}}\n")
+
+
 @beast
 def an_endless_line(request):
     raw('{"id":"%s","result":{"x":"' % request["id"])
@@ -148,6 +157,21 @@ def opened(request, change):
 
 
 @beast
+def session_with_raw_bytes(request):
+    """Its own members and its directory hold what no UTF-8 is."""
+    session = good.do_open(request["params"], None)
+    where = json.loads(session["provider_state_json"])["dir"]
+    odd = where + "\udcff"
+    os.rename(where, odd)
+    session["cwd"] = odd
+    session["provider_state_json"] = json.dumps({"dir": odd}).replace(
+        "\\udcff", "\udcff")
+    raw(json.dumps({"id": request["id"], "result": session},
+                   ensure_ascii=False).encode("utf-8", "surrogateescape")
+        + b"\n")
+
+
+@beast
 def session_without_cwd(request):
     opened(request, lambda session: session.pop("cwd"))
 
@@ -214,6 +238,13 @@ def byte_by_byte(request):
     good.say = slowly
     go_on(request)
     good.say = say
+
+
+@beast
+def a_byte_a_while(request):
+    for byte in json.dumps({"id": request["id"], "result": {}}).encode():
+        os.write(1, bytes([byte]))
+        time.sleep(0.2)
 
 
 @beast
@@ -320,6 +351,40 @@ def code_minus_one(request):
     result(request, code=-1)
 
 
+@beast
+def code_minus_64(request):
+    result(request, code=-64)
+
+
+@beast
+def code_minus_65(request):
+    result(request, code=-65)
+
+
+@beast
+def the_smallest_code(request):
+    result(request, code=-2**31)
+
+
+@beast
+def a_start_behind_the_output(request):
+    event(request, "stdout", data_base64=b64(b"we"))
+    event(request, "started", process_id="77")
+    event(request, "exited", exit_code=0)
+    event(request, "started", process_id="78")
+    event(request, "stdout", data_base64=b64(b"ll\n"))
+    result(request, out=b"well\n")
+
+
+@beast
+def an_event_of_another(request):
+    """Of a request that will be, and of one that never was."""
+    line({"id": "req_%d" % (int(request["id"][4:]) + 1),
+          "event": {"type": "stdout", "data_base64": b64(b"not well\n")}})
+    time.sleep(0.2)
+    go_on(request)
+
+
 # ---- Processes that fail ----
 
 @beast
@@ -378,8 +443,20 @@ def answers_late(request):
 @beast
 def leaves_a_child_with_stdout(_request):
     if os.fork() == 0:
-        time.sleep(3)
+        time.sleep(60)
     os._exit(0)
+
+
+@beast
+def answers_and_leaves_a_child(request):
+    go_on(request)
+    leaves_a_child_with_stdout(request)
+
+
+@beast
+def leaves_in_the_middle_with_a_child(request):
+    event(request, "started", process_id="1")
+    leaves_a_child_with_stdout(request)
 
 
 @beast

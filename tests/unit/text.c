@@ -76,6 +76,28 @@ static void bad_json_is_refused_with_its_place(void **state)
     }
 }
 
+/* Each of them would take many times its two bytes. */
+static void json_of_very_many_values_is_refused(void **state)
+{
+    struct buf text = BUF_INIT(2 * (size_t)JS_VALUES_MAX + 64);
+    struct js *js = NULL;
+    struct err err = ERR_INIT;
+
+    (void)state;
+    assert_int_equal(buf_printf(&text, "[\"[[,{\\\",\""), 0);
+    for (int i = 2; i < JS_VALUES_MAX; i++) {
+        assert_int_equal(buf_add(&text, ",1", 2), 0);
+    }
+    assert_int_equal(buf_add(&text, "]", 1), 0);
+    assert_int_equal(js_parse(text.data, text.size, &js, &err), 0);
+    js_free(js);
+    text.size--;
+    assert_int_equal(buf_add(&text, ",1,1]", 5), 0);
+    assert_int_equal(js_parse(text.data, text.size, &js, &err), -EINVAL);
+    assert_non_null(strstr(err.msg, "values"));
+    buf_done(&text);
+}
+
 static void configs_are_checked(void **state)
 {
     static const struct {
@@ -158,6 +180,7 @@ int main(void)
         cmocka_unit_test(an_object_is_written_as_it_was_built),
         cmocka_unit_test(what_does_not_fit_is_told),
         cmocka_unit_test(bad_json_is_refused_with_its_place),
+        cmocka_unit_test(json_of_very_many_values_is_refused),
         cmocka_unit_test(configs_are_checked),
         cmocka_unit_test(a_config_survives_its_text),
         cmocka_unit_test(quoted_bytes_stay_on_one_line),
