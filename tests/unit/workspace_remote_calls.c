@@ -184,6 +184,183 @@ static void a_change_is_seen_at_once_after_it_is_told(void **state)
     assert_int_equal(fixture_find(fx, "d/e"), 0);
 }
 
+/* ---- Each call that fails ---- */
+
+static int try_list(struct fixture *fx)
+{
+    struct ws_node *node = fixture_at(fx, "d");
+    struct ws_dir *dir;
+    unsigned n = 0;
+    int rc;
+
+    ws_changed(fx->ws); /* What came with its attributes, too. */
+    assert_int_equal(ws_opendir(node, &fx->ctx, &dir, &fx->err), 0);
+    rc = ws_readdir(dir, 0, count_name, &n, &fx->ctx, &fx->err);
+    ws_closedir(dir);
+    ws_node_unref(node);
+    return rc;
+}
+
+static int try_stat(struct fixture *fx)
+{
+    ws_changed(fx->ws);
+    return fixture_find(fx, "f");
+}
+
+static int try_mkdir(struct fixture *fx)
+{
+    struct ws_node *node;
+    struct stat attr;
+    int rc = ws_mkdir(fx->root, "new", 0755, &fx->ctx, &node, &attr, &fx->err);
+
+    ws_node_unref(rc == 0 ? node : NULL);
+    return rc == 0 ? ws_rmdir(fx->root, "new", &fx->ctx, &fx->err) : rc;
+}
+
+static int try_remove(struct fixture *fx)
+{
+    return fixture_unlink(fx, "gone");
+}
+
+static int try_rename(struct fixture *fx)
+{
+    int rc = fixture_rename(fx, "f", "g", 0);
+
+    return rc == 0 ? fixture_rename(fx, "g", "f", 0) : rc;
+}
+
+static int try_symlink(struct fixture *fx)
+{
+    return fixture_symlink(fx, "f", "l");
+}
+
+static int try_link(struct fixture *fx)
+{
+    struct ws_node *node = fixture_at(fx, "f");
+    struct stat attr;
+    int rc = ws_link(node, fx->root, "hard", &fx->ctx, &attr, &fx->err);
+
+    ws_node_unref(node);
+    return rc;
+}
+
+static int try_chmod(struct fixture *fx)
+{
+    struct ws_node *node = fixture_at(fx, "f");
+    const struct stat want = {.st_mode = 0640};
+    struct stat attr;
+    int rc = ws_setattr(node, NULL, PROVIDER_ATTR_MODE, &want, &fx->ctx, &attr,
+                        &fx->err);
+
+    ws_node_unref(node);
+    return rc;
+}
+
+static int try_read_link(struct fixture *fx)
+{
+    struct ws_node *node = fixture_at(fx, "link");
+    char target[8];
+    int rc = ws_readlink(node, &fx->ctx, target, sizeof(target), &fx->err);
+
+    ws_node_unref(node);
+    return rc;
+}
+
+static int try_read(struct fixture *fx)
+{
+    struct ws_file *file = fixture_open(fx, "f", O_RDONLY);
+    char byte;
+    ssize_t n = ws_read(file, &byte, 1, 0, &fx->ctx, &fx->err);
+
+    ws_close(file);
+    return n < 0 ? (int)n : n == 1 && byte == 'o' ? 0 : -EIO;
+}
+
+static int try_save(struct fixture *fx)
+{
+    struct ws_file *file = fixture_open(fx, "save", O_WRONLY | O_TRUNC);
+    int rc;
+
+    assert_int_equal(ws_write(file, "new", 3, 0, &fx->ctx, &fx->err), 3);
+    rc = ws_flush(file, &fx->ctx, &fx->err);
+    ws_close(file);
+    return rc;
+}
+
+static int try_statfs(struct fixture *fx)
+{
+    struct statvfs room;
+
+    return ws_statfs(fx->ws, &fx->ctx, &room, &fx->err);
+}
+
+struct row {
+    const char *op;
+    int (*fn)(struct fixture *fx);
+};
+
+/* One call fails so, and what it was about stays as it was. */
+static void fail_call(struct fixture *fx, const struct row *row,
+                      const char *fault, int code)
+{
+    int rc;
+
+    remote_fixture_fault(fx, row->op, fault);
+    remote_fixture_fault(fx, "tree", fault);
+    rc = row->fn(fx);
+    remote_fixture_fault(fx, row->op, NULL);
+    remote_fixture_fault(fx, "tree", NULL);
+    if (rc != -code || fx->err.code != code) {
+        fail_msg("%s, %s: %d, %s", row->op, fault, rc, fx->err.msg);
+    }
+    err_clear(&fx->err);
+    fixture_expect(fx, "save", "old");
+}
+
+static void fail_each_way(struct fixture *fx, const struct row *row)
+{
+    static const struct {
+        const char *fault;
+        int code;
+    } faults[] = {
+        {"errno ENOSPC", ENOSPC},     {"errno EDQUOT", EDQUOT},
+        {"errno EIO", EIO},           {"errno EACCES", EACCES},
+        {"errno ENOTCONN", ENOTCONN},
+    };
+
+    for (size_t i = 0; i < ARRAY_SIZE(faults); i++) {
+        fail_call(fx, row, faults[i].fault, faults[i].code);
+    }
+    if (row->fn(fx) != 0) {
+        fail_msg("%s afterwards: %s", row->op, fx->err.msg);
+    }
+}
+
+static void each_failure_is_the_callers_and_passes(void **state)
+{
+    static const struct row rows[] = {
+        {"stat", try_stat},           {"list", try_list},
+        {"make_dir", try_mkdir},      {"remove", try_remove},
+        {"rename", try_rename},       {"symlink", try_symlink},
+        {"link", try_link},           {"set_attr", try_chmod},
+        {"read_link", try_read_link}, {"get", try_read},
+        {"statfs", try_statfs},       {"put", try_save},
+    };
+    struct fixture *fx = *state;
+    struct fixture *other = remote_fixture_other(fx);
+
+    fixture_write(other, "f", "old");
+    fixture_write(other, "save", "old");
+    fixture_write(other, "gone", "old");
+    fixture_mkdir(other, "d");
+    assert_int_equal(fixture_symlink(other, "f", "link"), 0);
+    remote_fixture_end_other(other);
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+        fail_each_way(fx, &rows[i]);
+    }
+    fixture_expect(fx, "save", "new");
+}
+
 #define ONE(name)                                                              \
     cmocka_unit_test_setup_teardown(name, remote_fixture_setup,                \
                                     remote_fixture_teardown)
@@ -198,6 +375,7 @@ int main(void)
         ONE(removing_is_one_call_a_file),
         ONE(small_files_are_fetched_side_by_side),
         ONE(a_change_is_seen_at_once_after_it_is_told),
+        ONE(each_failure_is_the_callers_and_passes),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
