@@ -19,6 +19,7 @@
 
 enum {
     SKIPPED = 77,
+    BIRTHS = 20,
     SOON_MS = 10000,
 };
 
@@ -200,6 +201,35 @@ static pid_t find_keeper(void)
     return found;
 }
 
+/* Process 1 waits for each: one that stays stopped would be the last. */
+static void a_command_that_is_stopped_at_its_birth_is_let_go_on(void **state)
+{
+    static const char *const argv[] = {"/bin/true", NULL};
+    struct bench_room *room = *state;
+    struct bench_run stopper;
+    struct bench_run runs[BIRTHS];
+
+    (void)bench_script(&room->bench, &room->box,
+                       "echo up; exec perl -e 'kill STOP => -1 while 1'",
+                       &stopper);
+    bench_says(&stopper, "up\n");
+    for (size_t i = 0; i < BIRTHS; i++) {
+        const struct command command = {.n = bench_next(), .argv = argv};
+
+        bench_run_init(&runs[i]);
+        bench_start(&room->bench, &room->box, &command, &runs[i]);
+    }
+    cancel_fire(&stopper.cancel);
+    bench_closed(&stopper);
+    bench_run_done(&stopper);
+    for (size_t i = 0; i < BIRTHS; i++) {
+        cancel_fire(&runs[i].cancel);
+        bench_closed(&runs[i]);
+        bench_run_done(&runs[i]);
+    }
+    assert_int_equal(bench_sh(&room->bench, &room->box, "echo on", "on\n"), 0);
+}
+
 static void a_killed_keeper_is_replaced_and_files_stay(void **state)
 {
     struct bench *bench = *state;
@@ -228,7 +258,8 @@ static void a_killed_keeper_is_replaced_and_files_stay(void **state)
     bench_destroy(bench, &box);
 }
 
-int main(void)
+/* An argument chooses among the tests, as cmocka has it. */
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_sandbox_has_one_id),
@@ -237,6 +268,7 @@ int main(void)
         cmocka_unit_test(no_command_changes_the_script_of_another),
         cmocka_unit_test(who_kills_its_reaper_dies_with_it),
         cmocka_unit_test(a_stopped_reaper_ends_with_its_command),
+        cmocka_unit_test(a_command_that_is_stopped_at_its_birth_is_let_go_on),
     };
     const struct CMUnitTest alone[] = {
         cmocka_unit_test(a_killed_keeper_is_replaced_and_files_stay),
@@ -246,6 +278,9 @@ int main(void)
     if (geteuid() == 0) {
         (void)fprintf(stderr, "root is not meant\n");
         return SKIPPED;
+    }
+    if (argc > 1) {
+        cmocka_set_test_filter(argv[1]);
     }
     (void)umask(077);
     bench_use("local");
