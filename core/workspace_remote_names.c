@@ -35,15 +35,16 @@ static int end(const struct about *about, int rc, struct err *err)
     return rc;
 }
 
-/* Ends a call that has made something; what the engine told of it is known. */
+/* Ends a call that has made something; what the engine told of it is known,
+ * and nothing else has changed but its directory's times. */
 static int end_new(const struct about *about, int rc, const struct stat *now,
                    struct err *err)
 {
-    rc = end(about, rc, err);
-    if (rc == 0 && now->st_mode) {
-        remote_cache_set(about->r->cache, about->path.text, now);
+    if (rc < 0 || !now->st_mode) {
+        return end(about, rc, err);
     }
-    return rc;
+    remote_cache_set(about->r->cache, about->path.text, now);
+    return (int)remote_end(about->r, rc, err);
 }
 
 static bool is_fresh(struct remote_node *node)

@@ -112,6 +112,27 @@ static void what_is_made_is_one_call(void **state)
     assert_int_equal(remote_fixture_calls(fx), before);
 }
 
+/* Also where the directory lies in a tree that was told. */
+static void many_links_are_a_call_each(void **state)
+{
+    struct fixture *fx = *state;
+    char name[32];
+    uint64_t before;
+
+    fill(fx, "a", 0);
+    fill(fx, "a/b", 10);
+    fill(fx, "a/c", 10);
+    look(fx, "a/b", 10);
+    look(fx, "a/c", 10);
+    before = remote_fixture_calls(fx);
+    for (unsigned i = 0; i < FILES; i++) {
+        (void)snprintf(name, sizeof(name), "a/c/l%u", i);
+        assert_int_equal(fixture_symlink(fx, "x", name), 0);
+        (void)fixture_stat(fx, "a/c");
+    }
+    assert_in_range(remote_fixture_calls(fx) - before, FILES, FILES + 10);
+}
+
 static void a_walk_is_one_call_where_the_engine_tells_trees(void **state)
 {
     struct fixture *fx = *state;
@@ -371,6 +392,7 @@ int main(void)
         ONE(a_listing_answers_for_its_files),
         ONE(a_directory_comes_with_its_entries),
         ONE(what_is_made_is_one_call),
+        ONE(many_links_are_a_call_each),
         ONE(a_walk_is_one_call_where_the_engine_tells_trees),
         ONE(removing_is_one_call_a_file),
         ONE(small_files_are_fetched_side_by_side),
