@@ -5,6 +5,7 @@
 #include "core/registry_priv.h"
 #include "core/session_priv.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 
 static struct exec *exec_of(struct job *job)
@@ -274,6 +275,39 @@ static bool has_commands(struct session *session) REQUIRES(session->lock)
     return false;
 }
 
+/* The oldest command of that status, or 0. */
+static uint64_t oldest(struct session *session, enum exec_status status)
+    REQUIRES(session->lock)
+{
+    uint64_t n = 0;
+
+    list_each(node, &session->execs)
+    {
+        struct exec *exec = container_of(node, struct exec, link);
+        struct exec_info info;
+
+        exec_info(exec, &info);
+        if (info.status == status && !exec_ended(exec) && (!n || info.n < n)) {
+            n = info.n;
+        }
+    }
+    return n;
+}
+
+static int refuse_stop(struct session *session, struct err *err)
+    REQUIRES(session->lock)
+{
+    uint64_t runs = oldest(session, EXEC_RUNNING);
+    uint64_t waits = runs ? 0 : oldest(session, EXEC_QUEUED);
+
+    if (runs) {
+        return err_set(err, EBUSY, "command %" PRIu64 " runs", runs);
+    }
+    return waits ? err_set(err, EBUSY, "command %" PRIu64 " is about to run",
+                           waits)
+                 : err_set(err, EBUSY, "a command begins or ends");
+}
+
 bool session_idle_locked(struct session *session)
 {
     return !session->current && list_empty(&session->queue) &&
@@ -287,7 +321,7 @@ int session_enqueue_locked(struct session *session, struct job *job,
         return err_set(err, ENOENT, "the session was removed");
     }
     if ((stops(job) || looks(job)) && !job->internal && has_commands(session)) {
-        return err_set(err, EBUSY, "a command runs");
+        return refuse_stop(session, err);
     }
     if (job->kind == JOB_ENSURE && session->ensuring &&
         (!job->replace || session->ensuring_replace)) {
