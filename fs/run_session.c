@@ -18,11 +18,13 @@ enum {
     LIST_MAX = 256 /* Of the mounts that an error names. */
 };
 
-/* The mounts that were met. */
+/* The mounts that were met, of which a session is in some. */
 struct mounts {
-    struct buf first;
-    struct buf all;
-    dev_t dev; /* Of the first: another place of it is no other. */
+    const char *id;
+    struct buf first; /* That has it. */
+    struct buf all;   /* That have it. */
+    dev_t dev;        /* Of the first: another place of it is no other. */
+    unsigned holders;
     unsigned count;
 };
 
@@ -58,7 +60,7 @@ static int open_id(const char *mount, const char *id, int *out, struct err *err)
     return open_dir(path, out, err);
 }
 
-/* ---- The only mount ---- */
+/* ---- The only mount that has it ---- */
 
 static bool is_ours(const struct mntent *entry)
 {
@@ -72,16 +74,21 @@ static bool is_ours(const struct mntent *entry)
  * of something inside of another. */
 static int meet(struct mounts *mounts, const char *path)
 {
-    char sessions[PATH_MAX];
+    char place[PATH_MAX];
     struct stat st;
     int rc = 0;
 
-    (void)snprintf(sessions, sizeof(sessions), "%s/sessions", path);
-    if (stat(sessions, &st) < 0 ||
-        (mounts->count && st.st_dev == mounts->dev)) {
+    (void)snprintf(place, sizeof(place), "%s/sessions", path);
+    if (stat(place, &st) < 0) {
         return 0;
     }
-    if (mounts->count++ == 0) {
+    mounts->count++;
+    (void)snprintf(place, sizeof(place), "%s/sessions/%s", path, mounts->id);
+    if (faccessat(AT_FDCWD, place, F_OK, AT_SYMLINK_NOFOLLOW) < 0 ||
+        (mounts->holders && st.st_dev == mounts->dev)) {
+        return 0;
+    }
+    if (mounts->holders++ == 0) {
         mounts->dev = st.st_dev;
         rc = buf_printf(&mounts->first, "%s", path);
     }
@@ -112,6 +119,7 @@ static int meet_all(struct mounts *mounts, struct err *err)
 static int open_in_only(const char *id, int *out, struct err *err)
 {
     struct mounts mounts = {
+        .id = id,
         .first = BUF_INIT(PATH_MAX),
         .all = BUF_INIT(LIST_MAX),
     };
@@ -122,9 +130,11 @@ static int open_in_only(const char *id, int *out, struct err *err)
                      "'%.64s' is no session's directory, and nothing is "
                      "mounted to look up an id in",
                      id);
-    } else if (rc == 0 && mounts.count > 1) {
+    } else if (rc == 0 && mounts.holders == 0) {
+        rc = err_set(err, ENOENT, "no mount has a session '%.64s'", id);
+    } else if (rc == 0 && mounts.holders > 1) {
         rc = err_set(err, ENOTUNIQ,
-                     "--mount must say where session '%.64s' is:%s", id,
+                     "--mount must say which session '%.64s' is meant:%s", id,
                      buf_str(&mounts.all));
     } else if (rc == 0) {
         rc = open_id(buf_str(&mounts.first), id, out, err);

@@ -153,6 +153,19 @@ static const struct script common[] = {
      "mkdir run/sessions/x; \"$SESSIONFS\" run run/sessions/x echo a\n"
      "umount run",
      "a\n"},
+    {"an id in one of two mounts, and in both",
+     "cd $T; mkdir other\n"
+     "\"$SESSIONFS\" -o state=$T/state,provider=mem other && "
+     "mkdir other/sessions/there-$$ $M/sessions/here-$$ "
+     "other/sessions/both-$$ $M/sessions/both-$$\n"
+     "for id in there here none; do\n"
+     "\"$SESSIONFS\" run $id-$$ echo a 2>>$T/e; echo $?; done\n"
+     "\"$SESSIONFS\" run both-$$ echo a 2>>$T/e; echo $?\n"
+     "grep -c 'no mount has a session' $T/e\n"
+     "grep -c \"which session.*$M\" $T/e; grep -c \"which.*$T/other\" $T/e\n"
+     "echo absent > $M/sessions/here-$$/status\n"
+     "rmdir $M/sessions/here-$$ $M/sessions/both-$$; umount other",
+     "a\n0\na\n0\n125\n125\n1\n1\n1\n"},
 };
 
 static void runs_a_command_as_if_it_ran_here(void **state)
