@@ -284,6 +284,11 @@ void session_fail(struct session *session, const char *op, uint64_t exec_n,
 MUST_USE int session_errors(struct session *session, struct buf *out,
                             struct err *err);
 
+/* The most bytes of an event's line. */
+enum {
+    SESSION_EVENT_MAX = 16 * 1024
+};
+
 /**
  * Reads `events`, JSON lines, of which the oldest go at times. Offsets count
  * from the first that there ever was.

@@ -7,7 +7,7 @@
 #include <string.h>
 
 enum {
-    EVENT_MAX = 16 * 1024,
+    EVENT_MAX = SESSION_EVENT_MAX,
     DETAIL_MAX = EVENT_MAX / 2,
     TRIM_PART = 8, /* Of what is kept: that much goes at a time. */
 };

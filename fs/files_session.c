@@ -4,6 +4,7 @@
 #include "fs/files.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 static int status_show(const struct node_ctx *ctx, struct buf *out,
@@ -75,6 +76,76 @@ static uint64_t events_size(const struct node_ctx *ctx)
     return session_events_end(ctx->session) - ctx->begin;
 }
 
+/* What is left of a line that a reader has begun: it ends whatever goes. */
+struct rest {
+    uint64_t at;
+    size_t size;
+    char data[];
+};
+
+static void events_done(struct file *file)
+{
+    free(file->own);
+}
+
+static ssize_t read_rest(const struct rest *rest, uint64_t at, void *out,
+                         size_t size)
+{
+    size_t left = 0;
+
+    if (rest && at >= rest->at && at - rest->at < rest->size) {
+        left = rest->size - (size_t)(at - rest->at);
+    }
+    size = size < left ? size : left;
+    if (size) {
+        memcpy(out, rest->data + (at - rest->at), size);
+    }
+    return (ssize_t)size;
+}
+
+/* Keeps what follows up to the end of a line; without memory there is none. */
+static void keep_rest(struct file *file, uint64_t at, const char *data,
+                      size_t size)
+{
+    const char *end = memchr(data, '\n', size);
+    struct rest *rest;
+
+    size = end ? (size_t)(end - data) + 1 : 0;
+    rest = size ? malloc(sizeof(*rest) + size) : NULL;
+    if (rest) {
+        rest->at = at;
+        rest->size = size;
+        memcpy(rest->data, data, size);
+    }
+    free(file->own);
+    file->own = rest;
+}
+
+/* Reads on to the end of the last line, which may be gone the next time. */
+static ssize_t read_lines(struct file *file, uint64_t *at, char *out,
+                          size_t size, struct err *err)
+{
+    char *data = malloc(size + SESSION_EVENT_MAX);
+    ssize_t n;
+
+    if (!data) {
+        return err_no_memory(err);
+    }
+    n = session_events_read(file->node.session, at, data,
+                            size + SESSION_EVENT_MAX, err);
+    if (n > 0 && (size_t)n > size) {
+        bool whole = data[size - 1] == '\n';
+
+        keep_rest(file, *at + size, data + size, whole ? 0 : (size_t)n - size);
+        n = (ssize_t)size;
+    }
+    if (n > 0) {
+        memcpy(out, data, (size_t)n);
+    }
+    free(data);
+    return n;
+}
+
 static ssize_t events_read(struct file *file, const struct file_call *call,
                            uint64_t offset, void *out, size_t size,
                            struct err *err)
@@ -87,7 +158,10 @@ static ssize_t events_read(struct file *file, const struct file_call *call,
     mutex_lock(&file->lock);
     at += file->missed;
     asked = at;
-    n = session_events_read(file->node.session, &at, out, size, err);
+    n = read_rest(file->own, at, out, size);
+    if (n == 0 && size) {
+        n = read_lines(file, &at, out, size, err);
+    }
     if (n >= 0) {
         file->missed += at - asked;
         file->place = at + (uint64_t)n;
@@ -109,6 +183,7 @@ static bool events_readable(struct file *file)
 static const struct file_ops events_ops = {
     .begin = events_begin,
     .size = events_size,
+    .done = events_done,
     .read = events_read,
     .readable = events_readable,
 };

@@ -132,6 +132,18 @@ cat <&4 >"$dir/late"
 check_steady "$dir/late" 'a late reader'
 [ "$(seqs "$dir/late" | head -n 1)" -gt "$first" ] || fail 'nothing had gone'
 
+# A line that was begun is given to its end, whatever has gone meanwhile.
+exec 5<"$demo/events"
+for _ in 1 2 3 4; do
+    dd bs=100 count=1 <&5 2>/dev/null
+    make_events 20
+done >"$dir/small"
+end=$(last)
+cat <&5 >>"$dir/small"
+exec 5<&-
+[ "$(grep -c '"time".*"time"' "$dir/small")" -eq 0 ] || fail 'lines were joined'
+[ "$(seqs "$dir/small" | tail -n 1)" = "$end" ] || fail 'small reads lost some'
+
 # Numbers go on in the next daemon.
 exec 3<&- 4<&-
 kill %1 %2
