@@ -37,18 +37,24 @@ static void settle(struct session *session)
     session_submit(session, &job);
 }
 
-static int open_all(struct registry *registry,
-                    const struct registry_config *config, struct err *err)
+static int read_profiles(struct registry *registry,
+                         const struct registry_config *config, struct err *err)
 {
-    struct provider *provider;
     int rc = registry_add_providers(registry, err);
 
     if (rc == 0) {
         rc = registry_set_places(registry, config, err);
     }
-    if (rc == 0) {
-        rc = registry_read_profiles(registry, config->profiles, err);
-    }
+    return rc < 0 ? rc
+                  : registry_read_profiles(registry, config->profiles, err);
+}
+
+static int open_all(struct registry *registry,
+                    const struct registry_config *config, struct err *err)
+{
+    struct provider *provider;
+    int rc = read_profiles(registry, config, err);
+
     if (rc == 0) {
         rc = store_open(registry->state_dir, registry->wait_ms,
                         &registry->store, err);
@@ -140,6 +146,22 @@ static struct registry *alloc(const struct registry_config *config,
         .stage_bytes = config->stage_bytes,
     };
     return registry;
+}
+
+int registry_check_profiles(const struct registry_config *config,
+                            const struct provider_ops *const *table,
+                            struct err *err)
+{
+    struct registry *registry = alloc(config, table);
+    int rc;
+
+    if (!registry) {
+        return err_no_memory(err);
+    }
+    rc = registry->provider ? read_profiles(registry, config, err)
+                            : err_no_memory(err);
+    (void)registry_close(registry, 0);
+    return rc;
 }
 
 int registry_open(const struct registry_config *config,

@@ -6,6 +6,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <poll.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -13,6 +14,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 enum {
@@ -248,6 +250,27 @@ int store_dir_lock(const char *dir, int64_t wait_ms, int *lock_fd,
     return 0;
 }
 
+/* Of the kernel's own file systems none holds files of ours, whatever a
+ * directory's mode says. */
+static bool holds_no_files(const char *path)
+{
+    static const unsigned long kinds[] = {
+        PROC_SUPER_MAGIC,    SYSFS_MAGIC,   CGROUP_SUPER_MAGIC,
+        CGROUP2_SUPER_MAGIC, DEBUGFS_MAGIC, TRACEFS_MAGIC,
+        SECURITYFS_MAGIC,    BPF_FS_MAGIC,  DEVPTS_SUPER_MAGIC,
+    };
+    struct statfs st;
+    bool found = false;
+
+    if (statfs(path, &st) < 0) {
+        return false;
+    }
+    for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
+        found |= (unsigned long)st.f_type == kinds[i];
+    }
+    return found;
+}
+
 /* Whether the directory could be made: in the nearest one that there is. */
 static int check_above(const char *dir, struct err *err)
 {
@@ -260,6 +283,12 @@ static int check_above(const char *dir, struct err *err)
     while (slash && access(path, F_OK) < 0 && errno == ENOENT) {
         slash[slash == path] = '\0';
         slash = slash == path ? NULL : strrchr(path, '/');
+    }
+    if (holds_no_files(path)) {
+        return err_set(err, ENOTSUP,
+                       "make state directory '%s' below '%s': its file system "
+                       "holds no files",
+                       dir, path);
     }
     return faccessat(AT_FDCWD, path, W_OK | X_OK, AT_EACCESS) < 0
                ? err_errno(err, "make state directory '%s' below '%s'", dir,

@@ -20,12 +20,11 @@ static const char *path_of(const char *option)
     return option[0] ? option : NULL;
 }
 
-int start_registry(const struct options *options,
-                   const struct provider_ops *const *providers,
-                   struct loop *loop, const struct registry_hooks *hooks,
-                   struct registry **out, struct err *err)
+static struct registry_config config_of(const struct options *options,
+                                        struct loop *loop,
+                                        const struct registry_hooks *hooks)
 {
-    const struct registry_config config = {
+    return (struct registry_config){
         .state_dir = options->state,
         .provider = options->provider,
         .profiles = path_of(options->profiles),
@@ -46,6 +45,31 @@ int start_registry(const struct options *options,
         .loop = loop,
         .hooks = *hooks,
     };
+}
+
+int start_registry(const struct options *options,
+                   const struct provider_ops *const *providers,
+                   struct loop *loop, const struct registry_hooks *hooks,
+                   struct registry **out, struct err *err)
+{
+    const struct registry_config config = config_of(options, loop, hooks);
 
     return registry_open(&config, providers, out, err);
+}
+
+int start_check_profiles(const struct options *options,
+                         const struct provider_ops *const *providers,
+                         struct err *err)
+{
+    const struct registry_hooks none = {.arg = NULL};
+    struct registry_config config;
+    struct loop *loop = NULL;
+    int rc = loop_new(&loop, err);
+
+    if (rc == 0) {
+        config = config_of(options, loop, &none);
+        rc = registry_check_profiles(&config, providers, err);
+        loop_free(loop);
+    }
+    return rc;
 }

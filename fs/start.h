@@ -31,4 +31,16 @@ MUST_USE int start_registry(const struct options *options,
                             const struct registry_hooks *hooks,
                             struct registry **out, struct err *err);
 
+/**
+ * Says whether the profiles that the command line names can be read.
+ *
+ * @param options   as parsed
+ * @param providers the table, which ends with NULL
+ * @param err       filled on failure
+ * @return 0 or a negative errno
+ */
+MUST_USE int start_check_profiles(const struct options *options,
+                                  const struct provider_ops *const *providers,
+                                  struct err *err);
+
 #endif

@@ -85,10 +85,27 @@ state directory '$dir/foreign' holds other files and is not of mode 0700|")" \
 
 mkdir -m 700 "$dir/locked"
 echo 123 >"$dir/locked/lock"
-expect 1 "$(echo "$all" | sed "2s|works|does not work: \
-state directory '$dir/locked' is in use by process 123|")" \
+expect 0 "$all" \
     flock "$dir/locked/lock" "$program" --check -o "state=$dir/locked"
+echo "$said" | grep -qx "  state directory '$dir/locked' is in use by process \
+123" || fail 'no word of who uses the state'
 expect 0 "$all" "$program" --check -o "state=$dir/locked"
+
+for above in /proc /sys/fs; do
+    expect 1 "$(echo "$all" | sed "2s|works|does not work: \
+make state directory '$above/x' below '$above': its file system holds no \
+files|")" "$program" --check -o "state=$above/x"
+done
+
+mkdir -m 700 "$dir/profiles"
+echo '{"provider":"mem"}' >"$dir/profiles/good.json"
+expect 0 "$(echo "$all" | sed '2a\
+profiles: works')" "$program" --check -o "state=$dir/state,profiles=$dir/profiles"
+echo '{' >"$dir/profiles/bad.json"
+"$program" --check -o "state=$dir/state,profiles=$dir/profiles" >"$lists/said" &&
+    fail 'a profile that is no JSON works'
+grep -q "^profiles: does not work: .*bad" "$lists/said" ||
+    fail "$(cat "$lists/said")"
 
 mkdir -m 700 "$dir/readonly"
 mount -t tmpfs -o ro,mode=700 none "$dir/readonly"
