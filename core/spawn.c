@@ -1,7 +1,10 @@
 /* See spawn.h. */
 #include "core/spawn.h"
 
+#include <sched.h>
 #include <signal.h>
+#include <stdbool.h>
+#include <sys/stat.h>
 
 /* Returns a positive errno, as posix_spawn() does. */
 static int set_attributes(posix_spawnattr_t *attributes)
@@ -21,6 +24,15 @@ static int set_attributes(posix_spawnattr_t *attributes)
     return rc == 0 ? posix_spawnattr_setsigmask(attributes, &none) : rc;
 }
 
+/* The daemon's mask lets all through, as requests come masked; what a program
+ * makes by itself is not to be open to all. From here on the mask is this
+ * thread's alone: others make files meanwhile. */
+static mode_t mask_for_program(bool *apart)
+{
+    *apart = unshare(CLONE_FS) == 0;
+    return *apart ? umask(S_IWGRP | S_IWOTH) : 0;
+}
+
 int spawn_program(const char *path, const posix_spawn_file_actions_t *actions,
                   char *const argv[], char *const env[], pid_t *out)
 {
@@ -32,7 +44,13 @@ int spawn_program(const char *path, const posix_spawn_file_actions_t *actions,
     }
     rc = set_attributes(&attributes);
     if (rc == 0) {
+        bool apart;
+        mode_t mask = mask_for_program(&apart);
+
         rc = posix_spawnp(out, path, actions, &attributes, argv, env);
+        if (apart) {
+            (void)umask(mask);
+        }
     }
     (void)posix_spawnattr_destroy(&attributes);
     return -rc;

@@ -9,7 +9,8 @@
 
 /**
  * Starts a program in a session of its own, so that the terminal's Ctrl-C is
- * not for it, and with all signals as they are by default.
+ * not for it, with all signals as they are by default, and, where the system
+ * lets us, with umask 022.
  *
  * @param path    looked for in PATH where it has no slash
  * @param actions what becomes of its descriptors; borrowed

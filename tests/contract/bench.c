@@ -13,7 +13,7 @@
 
 enum {
     CALL_MS = 20000,
-    WAIT_MS = 30000,
+    WAIT_MS = 60000,
     KEEP_MAX = 4 * 1024 * 1024, /* Of each stream. */
 };
 

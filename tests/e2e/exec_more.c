@@ -243,7 +243,7 @@ static const struct CMUnitTest tests[] = {
     e2e_test_of("sh", a_timeout_takes_the_whole_tree_within_two_seconds),
     e2e_test(an_interrupted_close_ends_all_that_it_waits_for),
     e2e_test(the_newest_thousand_commands_stay),
-    e2e_test_of("sh", two_hundred_megabytes_of_output_cost_no_memory),
+    e2e_test_of("local", two_hundred_megabytes_of_output_cost_no_memory),
 };
 
 E2E_MAIN(tests)

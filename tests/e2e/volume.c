@@ -127,7 +127,7 @@ static const struct CMUnitTest tests[] = {
     e2e_test(a_thousand_commands_of_one_shell_run_once_and_in_order),
     e2e_test(a_thousand_commands_of_five_shells_run_once_and_in_order),
     e2e_test(six_writers_at_once_read_their_own_results),
-    e2e_test_of("sh", two_hundred_megabytes_on_both_streams_are_exact),
+    e2e_test_of("local", two_hundred_megabytes_on_both_streams_are_exact),
 };
 
 E2E_MAIN(tests)
