@@ -125,6 +125,13 @@ bool ws_shared_written(const struct workspace *ws)
     return atomic_load(&ws->shared_writers) > 0;
 }
 
+void ws_lift(struct ws_node *node, ws_lifted_fn *fn, void *arg)
+{
+    if (node->tree->ops->lift) {
+        node->tree->ops->lift(node, fn, arg);
+    }
+}
+
 void ws_node_init(struct ws_node *node, struct workspace *ws, uint64_t ino)
 {
     node->tree = ws_ref(ws);

@@ -210,6 +210,21 @@ bool ws_node_shared(const struct ws_node *node);
  *  only name may be one that does not know of it */
 bool ws_shared_written(const struct workspace *ws);
 
+/** @param arg as given @param node whose attributes are others now */
+typedef void ws_lifted_fn(void *arg, struct ws_node *node);
+
+/**
+ * Notes that a file was changed, or was to be, and tells of whom that moves
+ * attributes though nobody changed them: an overlay copies a file up before it
+ * changes the first time, and all directories above it. Each node is told of
+ * once, and then only those right above what is copied.
+ *
+ * @param node the file
+ * @param fn   called with no lock held
+ * @param arg  for fn
+ */
+void ws_lift(struct ws_node *node, ws_lifted_fn *fn, void *arg);
+
 /* Each returns 0 or a negative errno and fills err exactly on failure; `out`
  * nodes come with a reference, attributes with shown ids and st_ino. */
 

@@ -83,6 +83,7 @@ static const struct workspace_ops direct_ops = {
     .open_later = direct_open_later,
     .pass = direct_pass,
     .close = direct_close,
+    .lift = direct_lift,
     .writers = direct_writers,
     .writing = direct_writing,
     .busy = direct_busy,

@@ -28,6 +28,7 @@ struct direct_node {
     struct ws_node base;
     struct direct_key key;
     mode_t type;
+    atomic_bool lifted; /* It is where changes are made: see ws_lift(). */
 
     /* By the tree's lock. */
     struct direct_node *next;
@@ -390,6 +391,7 @@ int direct_open_later(struct ws_node *node, const struct ws_ctx *ctx,
 int direct_file_fd(struct ws_file *file);
 enum ws_pass direct_pass(struct ws_file *file, int *fd);
 void direct_close(struct ws_file *file);
+void direct_lift(struct ws_node *node, ws_lifted_fn *fn, void *arg);
 int direct_writers(struct workspace *ws, ws_writer_fn *fn, void *arg);
 bool direct_writing(struct workspace *ws);
 

@@ -134,6 +134,8 @@ static void change_keys(struct moving *moving, const struct direct_key *root)
     for (size_t i = 0; i < moving->count; i++) {
         direct_node_unhash_locked(d, moving->movers[i].node);
         moving->movers[i].node->key = moving->movers[i].key;
+        /* What was copied up is a layer by now. */
+        atomic_store(&moving->movers[i].node->lifted, false);
     }
     for (size_t i = 0; i < moving->count; i++) {
         const struct mover *mover = &moving->movers[i];

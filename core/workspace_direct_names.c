@@ -203,6 +203,12 @@ static bool is_made(const struct maker *maker, int fd, mode_t type)
            (attr.st_mode & S_IFMT) == type;
 }
 
+/* It lies where changes are made: nothing has to be copied first. */
+static void is_new(struct ws_node *node)
+{
+    atomic_store(&direct_node_of(node)->lifted, true);
+}
+
 /*
  * Ends the making of something that is not open: finds it by its name. If the
  * sandbox has put another file there meanwhile, that one is met as it is.
@@ -211,13 +217,15 @@ static int finish(const struct maker *maker, mode_t type, struct ws_node **out,
                   struct stat *attr, struct err *err)
 {
     AUTO_FD int fd = path_step(maker->dir_fd, maker->name, O_PATH);
+    bool made;
     int rc = 0;
 
     if (fd < 0) {
         errno = -fd;
         return err_errno(err, "open what was made");
     }
-    if (is_made(maker, fd, type)) {
+    made = is_made(maker, fd, type);
+    if (made) {
         rc = settle(maker, fd, err);
     }
     if (rc < 0) {
@@ -225,7 +233,11 @@ static int finish(const struct maker *maker, mode_t type, struct ws_node **out,
                        type == S_IFDIR ? AT_REMOVEDIR : 0);
         return rc;
     }
-    return meet(maker->dir, maker->name, TAKE_FD(fd), out, attr, err);
+    rc = meet(maker->dir, maker->name, TAKE_FD(fd), out, attr, err);
+    if (rc == 0 && made) {
+        is_new(*out);
+    }
+    return rc;
 }
 
 int direct_mkdir(const struct ws_place *place, struct ws_node **out,
@@ -321,6 +333,7 @@ static int adopt(const struct maker *maker, int made, int flags,
         return rc;
     }
     (void)TAKE_FD(fd);
+    is_new(met);
     *node = met;
     *attr = found;
     return 0;

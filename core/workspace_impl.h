@@ -119,6 +119,8 @@ struct workspace_ops {
                       struct ws_file **, struct err *);
     enum ws_pass (*pass)(struct ws_file *, int *fd);
     void (*close)(struct ws_file *);
+    /* NULL: a change moves nothing else. */
+    void (*lift)(struct ws_node *, ws_lifted_fn *, void *arg);
     /* NULL: nothing is written but through us. */
     int (*writers)(struct workspace *, ws_writer_fn *, void *arg);
     bool (*writing)(struct workspace *);

@@ -72,8 +72,9 @@ extern const struct file_ops files_new_ops;        /* new */
 extern const struct node_children files_profiles;  /* In profiles/, */
 extern const struct node_children files_providers; /* and in providers/. */
 
-/* The places of execs/, changes/ and checkpoints/ in files_session_rows. */
+/* The places of directories in files_session_rows. */
 enum {
+    FILES_WORKSPACE_ROW = 3,
     FILES_EXECS_ROW = 6,
     FILES_CHANGES_ROW,
     FILES_CHECKPOINTS_ROW,

@@ -238,16 +238,35 @@ struct inode *inode_find(struct inode_table *table, fuse_ino_t ino)
     return (struct inode *)(uintptr_t)ino;
 }
 
+static struct inode *find_locked(struct inode_table *table,
+                                 const struct inode_key *key)
+    REQUIRES(table->lock)
+{
+    struct inode *inode = *bucket_of(table, key);
+
+    while (inode && !same_key(&inode->key, key)) {
+        inode = inode->next;
+    }
+    return inode;
+}
+
+fuse_ino_t inode_peek(struct inode_table *table, const struct inode_key *key)
+{
+    const struct inode *inode;
+
+    mutex_lock(&table->lock);
+    inode = find_locked(table, key);
+    mutex_unlock(&table->lock);
+    return inode ? inode_number(inode) : 0;
+}
+
 static struct inode *look_up_locked(struct inode_table *table,
                                     const struct inode_key *key)
     REQUIRES(table->lock)
 {
     struct inode **at = bucket_of(table, key);
-    struct inode *inode = *at;
+    struct inode *inode = find_locked(table, key);
 
-    while (inode && !same_key(&inode->key, key)) {
-        inode = inode->next;
-    }
     if (inode) {
         inode->lookups++;
         return inode;

@@ -55,6 +55,15 @@ uint64_t inode_count(struct inode_table *table);
 struct inode *inode_find(struct inode_table *table, fuse_ino_t ino);
 
 /**
+ * The number of a file's inode, which may be gone at once.
+ *
+ * @param table a table
+ * @param key   borrowed
+ * @return the number, 0: the kernel does not know the file
+ */
+fuse_ino_t inode_peek(struct inode_table *table, const struct inode_key *key);
+
+/**
  * The inode of a file, with one more lookup counted: for the reply to a
  * request that finds or makes a file. reply_entry() gives the lookup back
  * when the kernel did not take the reply.

@@ -112,6 +112,10 @@ unsigned long kernel_changes(const struct fs *fs);
  */
 void kernel_telling(struct fs *fs, struct inode *inode);
 
+/** @param fs the mount @param number of an inode, which may be gone, whose
+ *  attributes are others than the kernel can know */
+void kernel_moved(struct fs *fs, fuse_ino_t number);
+
 /**
  * Takes back what was told where files changed while it was found out.
  *

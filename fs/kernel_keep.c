@@ -52,11 +52,18 @@ void kernel_telling(struct fs *fs, struct inode *inode)
     inode_tell(fs->inodes, inode);
 }
 
-void kernel_told(struct fs *fs, fuse_ino_t number, unsigned long changes)
+void kernel_moved(struct fs *fs, fuse_ino_t number)
 {
-    if (kernel_changes(fs) != changes && kernel_tell_begin(fs->kernel)) {
+    if (kernel_tell_begin(fs->kernel)) {
         (void)fuse_lowlevel_notify_inval_inode(fs->fuse, number, -1, 0);
         kernel_tell_end(fs->kernel);
+    }
+}
+
+void kernel_told(struct fs *fs, fuse_ino_t number, unsigned long changes)
+{
+    if (kernel_changes(fs) != changes) {
+        kernel_moved(fs, number);
     }
 }
 

@@ -3,6 +3,7 @@
 
 #include "core/checkpoint.h"
 #include "core/clock.h"
+#include "fs/files.h"
 #include "fs/workspace.h"
 
 #include <errno.h>
@@ -181,6 +182,44 @@ static int run_empty(struct wcall *call, struct err *err)
                              : err_set(err, ENOENT, "there is no sandbox");
 }
 
+/* Has the kernel ask for the attributes of a node. */
+static void tell_moved(void *arg, struct ws_node *node)
+{
+    const struct wcall *call = arg;
+    struct ws_node *top = ws_root(call->ws);
+    struct inode_key key = {.part = &workspace_part,
+                            .session = call->session,
+                            .exec_n = inode_key(call->inode)->exec_n,
+                            .ws = node};
+    fuse_ino_t number;
+
+    if (node == top) {
+        key.row = &files_session_rows[FILES_WORKSPACE_ROW];
+        key.ws = NULL;
+    }
+    ws_node_unref(top);
+    number = inode_peek(call->fs->inodes, &key);
+    if (number) {
+        kernel_moved(call->fs, number);
+    }
+}
+
+/*
+ * What a change moves besides what it is about; and what one has moved that
+ * failed midway, as an overlay may, of which the kernel expects nothing.
+ */
+static void tell_change(struct wcall *call, int rc)
+{
+    struct ws_node *nodes[] = {call->node, call->other_node};
+
+    for (size_t i = 0; i < ARRAY_SIZE(nodes) && nodes[i]; i++) {
+        ws_lift(nodes[i], tell_moved, call);
+        if (rc < 0 && rc != -ENOENT && rc != -EEXIST) {
+            tell_moved(call, nodes[i]);
+        }
+    }
+}
+
 static int run(struct wcall *call, struct err *err)
 {
     int rc;
@@ -201,6 +240,9 @@ static int run(struct wcall *call, struct err *err)
         return rc;
     }
     rc = call->kind->run(call, err);
+    if (call->kind->need >= SESSION_WRITE) {
+        tell_change(call, rc);
+    }
     if (call->kind->data && !call->aside) {
         session_touch(call->session);
     }

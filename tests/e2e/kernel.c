@@ -94,10 +94,38 @@ static const struct script scripts[] = {
      "b'two' two\nb'four' three\n2\n"},
 };
 
+/* Layers: what is changed for the first time is copied up, with all above. */
+static const struct script lifts[] = {
+    {"what a change moves above it is seen",
+     "n='open write mode link move remove make attribute length time'\n"
+     "echo \"for d in $n; do mkdir -p \\$d/b/c; echo x > \\$d/b/c/f; "
+     "ln -s f \\$d/b/c/l; done\" > exec; mkdir checkpoints/a\n"
+     "echo a > restore; cd workspace; sleep 0.02\n"
+     "all() { find . -exec stat \"$@\" -c '%n %i %.9Y %.9Z %h %a' {} + | "
+     "sort; }\n"
+     "look() { all > $T/is; all --cached=never | cmp $T/is && echo $1; }\n"
+     "look first\n"
+     "(: 3<> open/b/c/f); look open; echo y >> write/b/c/f; look write\n"
+     "chmod 600 mode/b/c/f; look mode; ln link/b/c/f link/b/g; look link\n"
+     "mv move/b/c move/b/d; look move; rm remove/b/c/l; look remove\n"
+     "mkdir make/b/c/d; look make; truncate -s 9 length/b/c/f; look length\n"
+     "python3 -c 'import os; os.setxattr(\"attribute/b/c\", \"user.a\", "
+     "b\"b\")'\n"
+     "look attribute; touch -h time/b/c/l; look time\n",
+     "first\nopen\nwrite\nmode\nlink\nmove\nremove\nmake\nlength\n"
+     "attribute\ntime\n"},
+};
+
 static void nothing_shows(void **state)
 {
     (void)state;
     expect_scripts(scripts, ARRAY_SIZE(scripts));
+}
+
+static void what_is_copied_up_moves_what_is_above(void **state)
+{
+    (void)state;
+    expect_scripts(lifts, ARRAY_SIZE(lifts));
 }
 
 /*
@@ -276,6 +304,7 @@ static void known_files_cost_no_descriptors(void **state)
 
 static const struct CMUnitTest tests[] = {
     e2e_test(nothing_shows),
+    e2e_test(what_is_copied_up_moves_what_is_above),
     e2e_test(names_of_one_file_agree),
     e2e_test(set_id_bits_go_as_everywhere),
     e2e_test(what_is_not_to_be_used_is_not),
