@@ -311,6 +311,11 @@ class Model:
         self.put("checkpoints.log", "drop " + some)
         del self.kept[some]
 
+    def end(self, session):
+        with open(os.path.join(session, "status"), "w") as f:
+            f.write("absent")
+        os.rmdir(session)
+
     def fork(self):
         """The fork is looked at, and then all goes on in it at times."""
         some = self.rand.choice(sorted(self.kept))
@@ -322,9 +327,7 @@ class Model:
         gone = fork
         if self.rand.random() < 0.5:
             gone, self.session, self.kept = self.session, fork, {}
-        with open(os.path.join(gone, "status"), "w") as f:
-            f.write("absent")
-        os.rmdir(gone)
+        self.end(gone)
 
 
 def main():
@@ -334,6 +337,7 @@ def main():
         model.step()
     for name in sorted(model.kept):
         model.check(model.at("checkpoints", name), model.kept[name], name)
+    model.end(model.session)
     print(model.ops, "changes,", model.number, "checkpoints")
 
 
