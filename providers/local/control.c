@@ -183,8 +183,18 @@ static int open_v1(struct control *control, enum wire_control what, int v2,
     return rc;
 }
 
+/* Whether a group has a process; the first of all may. */
+static bool is_in_use(int group)
+{
+    AUTO_FD int fd = openat(group, "cgroup.procs", O_RDONLY | O_CLOEXEC);
+    char first;
+
+    return faccessat(group, "cgroup.type", F_OK, 0) == 0 &&
+           read(fd, &first, 1) != 0;
+}
+
 /* Whether the keeper and the daemon are all that is in a group. */
-static bool is_ours_alone(int group)
+static bool is_ours_alone(int group, pid_t daemon)
 {
     int fd = openat(group, "cgroup.procs", O_RDONLY | O_CLOEXEC);
     FILE *file = fd < 0 ? NULL : fdopen(fd, "r");
@@ -194,7 +204,7 @@ static bool is_ours_alone(int group)
     while (alone && fgets(line, sizeof(line), file)) {
         long pid = strtol(line, NULL, 10);
 
-        alone = pid == getpid() || pid == getppid();
+        alone = pid == getpid() || pid == daemon;
     }
     if (file) {
         (void)fclose(file);
@@ -205,16 +215,20 @@ static bool is_ours_alone(int group)
 }
 
 /*
- * A group gives its children a controller only where it has no process: the
- * daemon and its keeper go into one of their own, if they are alone.
+ * A group gives its children a controller only where it has no process, or they
+ * become such that none can be started in: so the daemon and its keeper go into
+ * one of their own, if they are alone.
  */
-static int step_aside(int self, struct err *err)
+static int step_aside(int self, pid_t daemon, struct err *err)
 {
-    const pid_t pids[] = {getppid(), getpid()};
+    const pid_t pids[] = {daemon, getpid()};
     AUTO_FD int aside = -1;
     int rc = 0;
 
-    if (!is_ours_alone(self)) {
+    if (!is_in_use(self)) {
+        return 0;
+    }
+    if (!is_ours_alone(self, daemon)) {
         return err_set(err, EBUSY,
                        "the daemon shares its cgroup with other processes");
     }
@@ -226,32 +240,29 @@ static int step_aside(int self, struct err *err)
     return rc;
 }
 
-static int open_v2(struct control *control, enum wire_control what, int self,
-                   int group, struct err *err)
+static int open_v2(struct control *control, enum wire_control what,
+                   const struct control_place *at, struct err *err)
 {
     char word[16];
     int rc;
 
     (void)snprintf(word, sizeof(word), "+%s", names[what]);
-    rc = cgroup_write(self, "cgroup.subtree_control", word, err);
-    if (rc == -EBUSY) {
-        rc = step_aside(self, err);
-        if (rc == 0) {
-            rc = cgroup_write(self, "cgroup.subtree_control", word, err);
-        }
+    rc = step_aside(at->self, at->daemon, err);
+    if (rc == 0) {
+        rc = cgroup_write(at->self, "cgroup.subtree_control", word, err);
     }
     if (rc == 0) {
-        rc = cgroup_write(group, "cgroup.subtree_control", word, err);
+        rc = cgroup_write(at->group, "cgroup.subtree_control", word, err);
     }
     if (rc == 0) {
         control->of[what].means = WIRE_MEANS_V2;
-        limit_all(what, WIRE_MEANS_V2, group);
+        limit_all(what, WIRE_MEANS_V2, at->group);
     }
     return rc;
 }
 
-void control_open(const char *name, int self, int group, struct control *out,
-                  struct err *why)
+void control_open(const char *name, const struct control_place *at,
+                  struct control *out, struct err *why)
 {
     err_clear(why);
     out->name = name;
@@ -262,9 +273,9 @@ void control_open(const char *name, int self, int group, struct control *out,
         out->of[i].means = WIRE_MEANS_NONE;
         out->of[i].self = -1;
         out->of[i].parent = -1;
-        rc = cgroup_has_word(self, "cgroup.controllers", names[i])
-                 ? open_v2(out, i, self, group, &err)
-                 : open_v1(out, i, self, &err);
+        rc = cgroup_has_word(at->self, "cgroup.controllers", names[i])
+                 ? open_v2(out, i, at, &err)
+                 : open_v1(out, i, at->self, &err);
         if (rc < 0 && !why->code) {
             *why = err;
         }

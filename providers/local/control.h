@@ -11,6 +11,7 @@
 #include "providers/local/wire.h"
 
 #include <stdbool.h>
+#include <sys/types.h>
 
 struct control {
     const char *name; /* Of the keeper's groups; borrowed. */
@@ -26,18 +27,24 @@ struct control_groups {
     int of[WIRE_CONTROLS];
 };
 
+/* Groups of version 2. */
+struct control_place {
+    int self;     /* The one that we were started in, */
+    int group;    /* and the keeper's, below it. */
+    pid_t daemon; /* Whom the keeper serves. */
+};
+
 /**
  * Finds the controllers that this machine lets us use, and makes the keeper's
  * groups.
  *
- * @param name  of the keeper's groups; borrowed until control_close()
- * @param self  the group of version 2 that we are in
- * @param group the keeper's, below it
- * @param out   written
- * @param why   why some are missing; empty where all are there
+ * @param name of the keeper's groups; borrowed until control_close()
+ * @param at   borrowed
+ * @param out  written
+ * @param why  why some are missing; empty where all are there
  */
-void control_open(const char *name, int self, int group, struct control *out,
-                  struct err *why);
+void control_open(const char *name, const struct control_place *at,
+                  struct control *out, struct err *why);
 
 /** Removes the groups of version 1. @param control no process is in them
  *  @return whether all are gone */

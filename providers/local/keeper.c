@@ -36,6 +36,7 @@ struct keeper {
     int self;      /* The cgroup that the daemon runs in. */
     int group;     /* Ours below it, locked while we live; -1: there is none. */
     char name[64]; /* Of ours. */
+    bool attaches; /* The kernel copies no mount that is attached nowhere. */
     struct wire_host host;
     struct filter filter;
     struct template template;
@@ -151,6 +152,9 @@ static int open_group(struct keeper *keeper, struct err *err)
     if (rc == 0) {
         rc = need_cgroup_file(keeper->group, "cgroup.kill", "5.14", err);
     }
+    if (rc == 0 && cgroup_has_word(keeper->group, "cgroup.type", "invalid")) {
+        rc = err_set(err, EOPNOTSUPP, "our own is one of threads");
+    }
     /* A process is not born into it without a right to our own. */
     if (rc == 0 && faccessat(keeper->self, "cgroup.procs", W_OK, 0) < 0) {
         rc = err_errno(err, "cgroup.procs");
@@ -158,15 +162,27 @@ static int open_group(struct keeper *keeper, struct err *err)
     return rc;
 }
 
+static struct control_place place_of(const struct keeper *keeper, pid_t daemon)
+{
+    return (struct control_place){
+        .self = keeper->self, .group = keeper->group, .daemon = daemon};
+}
+
+static void note_means(struct keeper *keeper)
+{
+    for (unsigned i = 0; i < WIRE_CONTROLS; i++) {
+        keeper->host.means[i] = keeper->control.of[i].means;
+    }
+}
+
 /* Sandboxes can do without a group; `why` says what that costs. */
 static void try_group(struct keeper *keeper, struct err *why)
 {
     if (open_group(keeper, why) == 0) {
-        control_open(keeper->name, keeper->self, keeper->group,
-                     &keeper->control, why);
-        for (unsigned i = 0; i < WIRE_CONTROLS; i++) {
-            keeper->host.means[i] = keeper->control.of[i].means;
-        }
+        const struct control_place at = place_of(keeper, getppid());
+
+        control_open(keeper->name, &at, &keeper->control, why);
+        note_means(keeper);
         return;
     }
     (void)err_wrap(why, -why->code, "no cgroup of our own");
@@ -176,17 +192,17 @@ static void try_group(struct keeper *keeper, struct err *why)
     }
 }
 
-static int enter_namespaces(bool again, int ready[WIRE_READY_FDS],
-                            struct err *err)
+/* A user's who is not root, or where we attach what nobody else is to see. */
+static int enter(bool one_id, bool again, int ready[WIRE_READY_FDS],
+                 struct err *err)
 {
-    int rc =
-        again ? user_join(WIRE_USER_FD, WIRE_MOUNTS_FD, err) : user_enter(err);
+    int rc = again ? user_join(one_id ? WIRE_USER_FD : -1, WIRE_MOUNTS_FD, err)
+             : one_id ? user_enter(err)
+                      : user_enter_mounts(err);
 
-    if (rc == 0) {
-        rc = user_namespaces(&ready[WIRE_READY_USER], &ready[WIRE_READY_MOUNTS],
-                             err);
-    }
-    return rc;
+    return rc == 0 ? user_namespaces(one_id ? &ready[WIRE_READY_USER] : NULL,
+                                     &ready[WIRE_READY_MOUNTS], err)
+                   : rc;
 }
 
 /* `again`: there was another keeper before. `why`: there is no group. */
@@ -197,7 +213,11 @@ static int set_up(struct keeper *keeper, bool again, int ready[WIRE_READY_FDS],
 
     keeper->host.one_id = !user_maps_ids();
     if (rc == 0 && keeper->host.one_id) {
-        rc = enter_namespaces(again, ready, err);
+        rc = enter(true, again, ready, err);
+    }
+    keeper->attaches = !overlay_copies();
+    if (rc == 0 && keeper->attaches && !keeper->host.one_id) {
+        rc = enter(false, again, ready, err);
     }
     if (rc == 0) {
         try_group(keeper, why);
@@ -222,13 +242,14 @@ static int send_failure(uint64_t n, const struct err *why)
 static int take_over(const struct keeper *keeper, int *fds, size_t count,
                      struct err *err)
 {
-    for (size_t i = 0; keeper->host.one_id && i < count; i++) {
+    const bool apart = keeper->host.one_id || keeper->attaches;
+
+    for (size_t i = 0; apart && i < count; i++) {
         int fd = fds[i] < 0 ? -1 : user_reopen(fds[i], err);
 
         if (fds[i] < 0) {
             continue;
         }
-
         if (fd < 0) {
             return fd;
         }
@@ -345,6 +366,7 @@ static int mount_overlay(const struct keeper *keeper,
 {
     struct overlay_plan plan = {.map_lower =
                                     request->map_lower && !keeper->host.one_id,
+                                .attach = keeper->attaches,
                                 .id_base = request->id_base};
     struct wire reply = {.type = WIRE_MOUNTED, .n = request->n};
     struct err err = ERR_INIT;

@@ -34,7 +34,7 @@
 MUST_USE int proc_write(pid_t pid, const char *name, const char *text,
                         struct err *err);
 
-/* ---- user.c: a keeper that is not root. ---- */
+/* ---- user.c: a keeper that is not root, or has mounts of its own. ---- */
 
 /**
  * Whether this process may map a range of ids for sandboxes, as root may. If
@@ -54,10 +54,18 @@ bool user_maps_ids(void);
 MUST_USE int user_enter(struct err *err);
 
 /**
+ * Moves a keeper that is root into a mount namespace of its own.
+ *
+ * @param err filled on failure
+ * @return 0 or a negative errno
+ */
+MUST_USE int user_enter_mounts(struct err *err);
+
+/**
  * Moves the keeper into those that an earlier one has made: its mounts can be
  * copied only there.
  *
- * @param user   namespace
+ * @param user   namespace; -1: none but the machine's
  * @param mounts namespace
  * @param err    filled on failure
  * @return 0 or a negative errno
@@ -67,7 +75,7 @@ MUST_USE int user_join(int user, int mounts, struct err *err);
 /**
  * Opens the keeper's namespaces for user_join().
  *
- * @param user   on success
+ * @param user   on success; left as it is where that is NULL
  * @param mounts on success
  * @param err    filled on failure
  * @return 0 or a negative errno
@@ -83,6 +91,15 @@ MUST_USE int user_namespaces(int *user, int *mounts, struct err *err);
  * @return an O_PATH fd or a negative errno
  */
 MUST_USE int user_reopen(int fd, struct err *err);
+
+/**
+ * Opens what the path of an fd leads to: what is mounted there now.
+ *
+ * @param fd  of a directory, in our mount namespace
+ * @param err filled on failure
+ * @return an O_PATH fd or a negative errno
+ */
+MUST_USE int user_open_path(int fd, struct err *err);
 
 /* ---- move.c ---- */
 
@@ -260,20 +277,66 @@ struct overlay_plan {
     int chain;        /* a file: those between, as uint64_t, downwards: */
     int deep;         /* so many. */
     bool map_lower;   /* Its owners become the sandbox's (idmap_copy()). */
+    bool attach;      /* See overlay_copies(). */
     uint32_t id_base; /* Host id of the sandbox's id 0. */
 };
 
 /**
- * Mounts an overlay that is attached nowhere. In the keeper.
+ * Whether the kernel copies mounts that are attached nowhere, as Linux does
+ * since 6.15. Where it does not, an overlay that a sandbox is to get a copy of
+ * has to be attached in the keeper's own mount namespace.
+ *
+ * @return whether
+ */
+bool overlay_copies(void);
+
+/**
+ * Mounts an overlay. It is attached nowhere, or on its `work` in the keeper's
+ * mount namespace: it goes from there when that is removed. In the keeper.
  *
  * @param plan borrowed
- * @param out  the mount, on success; it ends with the last fd in it
+ * @param out  the mount, on success; else it ends with the last fd in it
  * @param err  filled on failure
  * @return 0, -EINVAL where the directories cannot be layers, or another
  *         negative errno
  */
 MUST_USE int overlay_mount(const struct overlay_plan *plan, int *out,
                            struct err *err);
+
+/* An option of an overlay's mount; without a value: a flag. */
+struct overlay_option {
+    const char *key;
+    const char *value;
+};
+
+enum {
+    OVERLAY_OPTIONS = 5
+};
+
+/**
+ * Tells the options of a mount but for its layers.
+ *
+ * @param plan  borrowed
+ * @param lower what lies below
+ * @param out   so many of them
+ * @return how many
+ */
+size_t overlay_list_options(const struct overlay_plan *plan, int lower,
+                            struct overlay_option out[OVERLAY_OPTIONS]);
+
+/* ---- attached.c: an overlay on older kernels. ---- */
+
+/**
+ * Mounts an overlay that has `attach`, of more than one directory.
+ *
+ * @param plan   borrowed
+ * @param mapped a mount in place of the plan's `lower`, attached nowhere; or -1
+ * @param out    the mount, on success
+ * @param err    filled on failure
+ * @return 0 or a negative errno
+ */
+MUST_USE int attached_mount(const struct overlay_plan *plan, int mapped,
+                            int *out, struct err *err);
 
 /* ---- rlimit.c: limits of each process. ---- */
 

@@ -96,7 +96,7 @@ static int spawn(const struct link *link, const struct start *start, pid_t *out,
     char path[PATH_MAX];
     char name[] = PROGRAM;
     char again[] = "again";
-    char *argv[] = {name, link->user_ns < 0 ? NULL : again, NULL};
+    char *argv[] = {name, link->mounts_ns < 0 ? NULL : again, NULL};
     char *env[] = {NULL}; /* Secrets of ours are not for it. */
     posix_spawn_file_actions_t actions;
     int rc = find_program(path, err);
@@ -189,7 +189,7 @@ int link_greet(struct link *link, const struct limits *limits,
                        wire.words);
     }
     link->cgroup = TAKE_FD(fds[WIRE_READY_CGROUP]);
-    if (link->user_ns < 0) {
+    if (link->mounts_ns < 0) {
         link->user_ns = keep_high(TAKE_FD(fds[WIRE_READY_USER]));
         link->mounts_ns = keep_high(TAKE_FD(fds[WIRE_READY_MOUNTS]));
     }

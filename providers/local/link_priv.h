@@ -20,8 +20,8 @@ struct link {
     int state; /* The state's directory, or -1. */
     unsigned wait_s;
     int cgroup;    /* -1: it has none. */
-    int user_ns;   /* Namespaces of keepers of a user who is not root, or -1. */
-    int mounts_ns; /* All have the same, as mounts are bound to them. */
+    int user_ns;   /* Namespaces that keepers have made, or -1. All have the */
+    int mounts_ns; /* same, as mounts are bound to them. */
     struct wire_host host; /* Of the first; the others say the same. */
     char why[ERR_MSG_SIZE];
     struct mutex hold_lock;     /* Of the sending of what is held. */

@@ -13,7 +13,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/sysmacros.h>
 
 #define GONE " (deleted)"
 
@@ -24,12 +23,6 @@ enum {
     HANDLE_INO = 21, /* and of the number in the following kinds of them. */
     FILEID_INO32_GEN = 1,
     FILEID_INO32_GEN_PARENT = 2
-};
-
-/* A search. */
-struct finding {
-    dev_t dev; /* Of the workspace. */
-    struct mapped found;
 };
 
 static int add_path(struct mapped *mapped, const char *path)
@@ -96,27 +89,26 @@ static int take_path(struct mapped *mapped, char *path, uint64_t ino)
     return rc == 0 && may_be_gone(path) ? add_ino(mapped, ino) : rc;
 }
 
-static int take_line(struct finding *finding, char *line)
+/* Which device it is on tells nothing: before Linux 6.8 that is the one of the
+ * file below the overlay. */
+static int take_line(struct mapped *found, char *line)
 {
     static const char top[] = WIRE_WORKSPACE "/";
     char rights[5];
-    unsigned major = 0;
-    unsigned minor = 0;
     uint64_t ino = 0;
     int at = 0;
 
     line[strcspn(line, "\n")] = '\0';
-    if (sscanf(line, "%*s %4s %*s %x:%x %" SCNu64 " %n", rights, &major, &minor,
-               &ino, &at) < 4 ||
-        rights[3] != 's' || makedev(major, minor) != finding->dev || at == 0 ||
+    if (sscanf(line, "%*s %4s %*s %*s %" SCNu64 " %n", rights, &ino, &at) < 2 ||
+        rights[3] != 's' || at == 0 ||
         strncmp(line + at, top, strlen(top)) != 0) {
         return 0;
     }
-    return take_path(&finding->found, line + at + strlen(top), ino);
+    return take_path(found, line + at + strlen(top), ino);
 }
 
 /* One that has just ended has nothing mapped. */
-static int take_process(struct finding *finding, long pid)
+static int take_process(struct mapped *found, long pid)
 {
     AUTO_FREE char *line = NULL;
     size_t room = 0;
@@ -127,7 +119,7 @@ static int take_process(struct finding *finding, long pid)
     (void)snprintf(path, sizeof(path), "/proc/%ld/maps", pid);
     file = fopen(path, "re");
     while (file && rc == 0 && getline(&line, &room, file) > 0) {
-        rc = take_line(finding, line);
+        rc = take_line(found, line);
     }
     if (file) {
         (void)fclose(file);
@@ -135,7 +127,7 @@ static int take_process(struct finding *finding, long pid)
     return rc;
 }
 
-static int take_group(struct finding *finding, int group)
+static int take_group(struct mapped *found, int group)
 {
     int fd = openat(group, "cgroup.procs", O_RDONLY | O_CLOEXEC);
     FILE *file = fd < 0 ? NULL : fdopen(fd, "r");
@@ -147,26 +139,26 @@ static int take_group(struct finding *finding, int group)
         return 0;
     }
     while (rc == 0 && fgets(line, sizeof(line), file)) {
-        rc = take_process(finding, strtol(line, NULL, 10));
+        rc = take_process(found, strtol(line, NULL, 10));
     }
     (void)fclose(file);
     return rc;
 }
 
 /* The sandbox's group and those of its commands. */
-static int take_groups(struct finding *finding, int group)
+static int take_groups(struct mapped *found, int group)
 {
     int fd = openat(group, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *dir = fd < 0 ? NULL : fdopendir(fd);
     const struct dirent *entry;
-    int rc = dir ? take_group(finding, group) : -errno;
+    int rc = dir ? take_group(found, group) : -errno;
 
     while (rc == 0 && (entry = readdir(dir))) {
         if (entry->d_type == DT_DIR && entry->d_name[0] != '.') {
             AUTO_FD int below = openat(group, entry->d_name,
                                        O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
-            rc = below < 0 ? 0 : take_group(finding, below);
+            rc = below < 0 ? 0 : take_group(found, below);
         }
     }
     if (dir) {
@@ -265,7 +257,7 @@ static int add_all_children(struct pids *pids, long pid)
 }
 
 /* What runs in a sandbox comes from its process 1, or becomes its child. */
-static int take_below(struct finding *finding, long init)
+static int take_below(struct mapped *found, long init)
 {
     struct pids pids = {.count = 0};
     int rc = add_pid(&pids, init);
@@ -273,7 +265,7 @@ static int take_below(struct finding *finding, long init)
     while (rc == 0 && pids.count > 0) {
         long pid = pids.pids[--pids.count];
 
-        rc = take_process(finding, pid);
+        rc = take_process(found, pid);
         if (rc == 0) {
             rc = add_all_children(&pids, pid);
         }
@@ -282,23 +274,17 @@ static int take_below(struct finding *finding, long init)
     return rc;
 }
 
-int mapped_find(const struct box *box, int workspace, struct mapped *out,
-                struct err *err)
+int mapped_find(const struct box *box, struct mapped *out, struct err *err)
 {
-    struct finding finding = {.found = {.paths = NULL}};
-    struct stat attr;
-    int rc = fstat(workspace, &attr) < 0 ? -errno : 0;
+    struct mapped found = {.paths = NULL};
+    int rc = box->cgroup >= 0 ? take_groups(&found, box->cgroup)
+                              : take_below(&found, pid_of(box));
 
-    finding.dev = attr.st_dev;
-    if (rc == 0) {
-        rc = box->cgroup >= 0 ? take_groups(&finding, box->cgroup)
-                              : take_below(&finding, pid_of(box));
-    }
     if (rc < 0) {
-        mapped_done(&finding.found);
+        mapped_done(&found);
         return err_set(err, -rc, "cannot look at the sandbox's memory");
     }
-    *out = finding.found;
+    *out = found;
     return 0;
 }
 

@@ -27,21 +27,20 @@ struct mapped {
 /**
  * Finds them.
  *
- * @param box       whose processes stand still
- * @param workspace a directory: only what is in its file system counts
- * @param out       written on success; mapped_done() ends it
- * @param err       filled on failure
+ * @param box whose processes stand still
+ * @param out written on success; mapped_done() ends it
+ * @param err filled on failure
  * @return 0 or a negative errno
  */
-MUST_USE int mapped_find(const struct box *box, int workspace,
-                         struct mapped *out, struct err *err);
+MUST_USE int mapped_find(const struct box *box, struct mapped *out,
+                         struct err *err);
 
 /**
  * Looks for other names of those whose name is gone, and notes that they may
  * change without a change of their times.
  *
  * @param mapped    as found
- * @param workspace a directory, as for mapped_find()
+ * @param workspace a directory
  * @param upper     what the session writes, a directory, and
  * @param top       what has been seen there
  */

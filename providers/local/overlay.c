@@ -51,34 +51,41 @@ static bool are_apart(const struct overlay_plan *plan, int lower)
            above.st_dev != below.st_dev;
 }
 
-static int set_word(int context, const char *key, const char *word)
+size_t overlay_list_options(const struct overlay_plan *plan, int lower,
+                            struct overlay_option out[OVERLAY_OPTIONS])
 {
-    return fsconfig(context, FSCONFIG_SET_STRING, key, word, 0);
-}
+    size_t n = 0;
 
-/* With the notes of others the kernel cannot follow a directory that was moved.
- */
-static int set_options(int context, bool apart, bool writes)
-{
-    int rc = note_trusted()
-                 ? set_word(context, "redirect_dir", "on")
-                 : fsconfig(context, FSCONFIG_SET_FLAG, "userxattr", NULL, 0);
-
-    if (rc == 0) {
-        rc = set_word(context, "index", "off");
-    }
-    if (rc == 0) {
-        rc = set_word(context, "metacopy", "off");
-    }
+    /* With the notes of others the kernel cannot follow a directory that was
+     * moved. */
+    out[n++] = note_trusted() ? (struct overlay_option){"redirect_dir", "on"}
+                              : (struct overlay_option){"userxattr", NULL};
+    out[n++] = (struct overlay_option){"index", "off"};
+    out[n++] = (struct overlay_option){"metacopy", "off"};
     /* They stay when a file is copied up. Where nothing has to be done for
      * that the kernel's log would complain of each mount. */
-    if (rc == 0 && apart) {
-        rc = set_word(context, "xino", "on");
+    if (are_apart(plan, lower)) {
+        out[n++] = (struct overlay_option){"xino", "on"};
     }
     /* What was written is the kernel's, so that our end loses none of it. */
-    return rc == 0 && writes
-               ? fsconfig(context, FSCONFIG_SET_FLAG, "volatile", NULL, 0)
-               : rc;
+    if (plan->upper >= 0) {
+        out[n++] = (struct overlay_option){"volatile", NULL};
+    }
+    return n;
+}
+
+static int set_options(int context, const struct overlay_plan *plan, int lower)
+{
+    struct overlay_option options[OVERLAY_OPTIONS];
+    size_t count = overlay_list_options(plan, lower, options);
+    int rc = 0;
+
+    for (size_t i = 0; rc == 0 && i < count; i++) {
+        rc = fsconfig(
+            context, options[i].value ? FSCONFIG_SET_STRING : FSCONFIG_SET_FLAG,
+            options[i].key, options[i].value, 0);
+    }
+    return rc;
 }
 
 static int add_layer(int context, int layers, uint64_t id)
@@ -149,7 +156,7 @@ static int mount_layers(const struct overlay_plan *plan, int lower, int *out,
         return err_errno(err, "this kernel has no overlay filesystem");
     }
     if (set_lower(context, plan, lower) < 0 || set_upper(context, plan) < 0 ||
-        set_options(context, are_apart(plan, lower), writes) < 0 ||
+        set_options(context, plan, lower) < 0 ||
         fsconfig(context, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0) {
         return fail(context, err);
     }
@@ -163,21 +170,17 @@ static int mount_layers(const struct overlay_plan *plan, int lower, int *out,
     return 0;
 }
 
-/* A sandbox gets a copy of the mount: the kernel must make one of what is
- * attached nowhere. One that can does so each time, and the end of a copy costs
- * a moment in which it waits for all processors. */
-static int check_copy(int mount, struct err *err)
+bool overlay_copies(void)
 {
-    static bool copies;
-    AUTO_FD int copy = -1;
+    AUTO_FD int first =
+        open_tree(AT_FDCWD, "/", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+    AUTO_FD int second =
+        first < 0
+            ? -1
+            : open_tree(first, "",
+                        OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH);
 
-    if (copies) {
-        return 0;
-    }
-    copy = open_tree(mount, "",
-                     OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH);
-    copies = copy >= 0;
-    return copy < 0 ? err_errno(err, "cannot copy an overlay (Linux 6.15)") : 0;
+    return second >= 0;
 }
 
 /* The kernel makes no overlay of one directory. */
@@ -196,23 +199,19 @@ static int copy_lower(int lower, int *out, struct err *err)
 int overlay_mount(const struct overlay_plan *plan, int *out, struct err *err)
 {
     AUTO_FD int mapped = -1;
-    AUTO_FD int mount = -1;
-    int rc = 0;
+    int lower = plan->lower;
 
     if (plan->map_lower) {
-        rc = idmap_copy(plan->lower, plan->id_base, &mapped, err);
+        int rc = idmap_copy(plan->lower, plan->id_base, &mapped, err);
+
+        if (rc < 0) {
+            return rc;
+        }
+        lower = mapped;
     }
-    if (rc == 0 && plan->upper < 0 && plan->deep == 0) {
-        return copy_lower(mapped < 0 ? plan->lower : mapped, out, err);
+    if (plan->upper < 0 && plan->deep == 0) {
+        return copy_lower(lower, out, err);
     }
-    if (rc == 0) {
-        rc = mount_layers(plan, mapped < 0 ? plan->lower : mapped, &mount, err);
-    }
-    if (rc == 0) {
-        rc = check_copy(mount, err);
-    }
-    if (rc == 0) {
-        *out = TAKE_FD(mount);
-    }
-    return rc;
+    return plan->attach ? attached_mount(plan, mapped, out, err)
+                        : mount_layers(plan, lower, out, err);
 }

@@ -5,6 +5,7 @@
 #include "providers/local/layers.h"
 #include "providers/local/seen.h"
 #include "providers/local/shut.h"
+#include "providers/local/tick.h"
 #include "providers/local/volume.h"
 #include "providers/local/volume_priv.h"
 
@@ -208,6 +209,7 @@ int snapshots_open(const struct snapshots_parts *parts, struct snapshots **out,
     snapshots->layers = parts->layers;
     snapshots->volumes = parts->volumes;
     snapshots->durable = parts->durable;
+    snapshots->coarse = tick_is_coarse(layers_dir(parts->layers));
     mutex_init(&snapshots->lock);
     list_init(&snapshots->states);
     snapshots->closing.fd = -1;

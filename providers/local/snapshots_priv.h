@@ -24,6 +24,7 @@ struct snapshots {
     struct layers *layers;
     struct volumes *volumes;
     bool durable;
+    bool coarse;   /* Times of files (tick.h). */
     uint64_t *cut; /* Sessions; see snapshots_was_cut(). */
     size_t cuts;
     struct workers *closers; /* Of mounts; until */

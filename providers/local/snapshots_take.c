@@ -14,6 +14,7 @@
 #include "providers/local/seen.h"
 #include "providers/local/shut.h"
 #include "providers/local/squash.h"
+#include "providers/local/tick.h"
 #include "providers/local/volume.h"
 #include "providers/local/volume_priv.h"
 
@@ -353,9 +354,7 @@ static int look(struct taking *taking, const struct box *box, bool still)
                            .old = taking->old ? taking->old->tree : NULL,
                            .loose = {taking->ask->writing, NULL}};
     struct mapped mapped = {.paths = NULL};
-    int rc = box && !still
-                 ? mapped_find(box, taking->merged, &mapped, taking->err)
-                 : 0;
+    int rc = box && !still ? mapped_find(box, &mapped, taking->err) : 0;
 
     ask.loose[1] = (const char *const *)mapped.paths;
     if (rc == 0) {
@@ -372,7 +371,12 @@ static int look(struct taking *taking, const struct box *box, bool still)
         rc = write_layer(taking);
     }
     mapped_done(&mapped);
-    return end_look(taking, rc);
+    rc = end_look(taking, rc);
+    if (rc == 0 && taking->snapshots->coarse &&
+        (taking->tree->need || !taking->old)) {
+        tick_pass(); /* The next change shows by its time. */
+    }
+    return rc;
 }
 
 static int look_still(struct taking *taking, struct box *box)

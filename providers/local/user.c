@@ -1,4 +1,4 @@
-/* A keeper that is not root. See keeper.h. */
+/* A keeper that is not root, or has mounts of its own. See keeper.h. */
 #include "providers/local/keeper.h"
 
 #include "core/cleanup.h"
@@ -107,8 +107,9 @@ static int map_own(uid_t uid, gid_t gid, struct err *err)
 /* Mounts that were made there can be copied there only. */
 int user_join(int user, int mounts, struct err *err)
 {
-    if (setns(user, CLONE_NEWUSER) < 0 || setns(mounts, CLONE_NEWNS) < 0 ||
-        unshare(CLONE_NEWCGROUP) < 0) {
+    if ((user >= 0 && setns(user, CLONE_NEWUSER) < 0) ||
+        setns(mounts, CLONE_NEWNS) < 0 ||
+        (user >= 0 && unshare(CLONE_NEWCGROUP) < 0)) {
         return err_errno(err, "cannot enter the last keeper's namespaces");
     }
     return 0;
@@ -122,9 +123,29 @@ int user_namespaces(int *user, int *mounts, struct err *err)
     if (first < 0 || second < 0) {
         return err_errno(err, "/proc/self/ns");
     }
-    *user = TAKE_FD(first);
+    if (user) {
+        *user = TAKE_FD(first);
+    }
     *mounts = TAKE_FD(second);
     return 0;
+}
+
+/* What is mounted later outside is there as well, but not the other way. */
+static int be_slave(struct err *err)
+{
+    /* AppArmor lets the namespaces be made, and refuses all else in them. */
+    return mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) < 0
+               ? refuse("this machine refuses mounts to users that are not "
+                        "root",
+                        err)
+               : 0;
+}
+
+int user_enter_mounts(struct err *err)
+{
+    return unshare(CLONE_NEWNS) < 0
+               ? err_errno(err, "cannot make a mount namespace")
+               : be_slave(err);
 }
 
 int user_enter(struct err *err)
@@ -139,42 +160,45 @@ int user_enter(struct err *err)
                       err);
     }
     rc = map_own(uid, gid, err);
-    if (rc < 0) {
-        return rc;
-    }
-    /* AppArmor lets the namespaces be made, and refuses all else in them. */
-    if (mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) < 0) {
-        return refuse("this machine refuses mounts to users that are not root",
-                      err);
-    }
-    return 0;
+    return rc == 0 ? be_slave(err) : rc;
 }
 
-int user_reopen(int fd, struct err *err)
+int user_open_path(int fd, struct err *err)
 {
     char link[64];
     char path[PATH_MAX];
-    AUTO_FD int ours =
-        open_tree(fd, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH);
-    struct stat want;
-    struct stat got;
     ssize_t n;
+    int out;
 
-    if (ours >= 0) {
-        return fcntl(fd, F_DUPFD_CLOEXEC, 0);
-    }
     (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
     n = readlink(link, path, sizeof(path) - 1);
     if (n < 0) {
         return err_errno(err, "%s", link);
     }
     path[n] = '\0';
-    ours = open(path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (ours < 0 || fstat(fd, &want) < 0 || fstat(ours, &got) < 0) {
-        return err_errno(err, "%s", path);
+    out = open(path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    return out < 0 ? err_errno(err, "%s", path) : out;
+}
+
+int user_reopen(int fd, struct err *err)
+{
+    AUTO_FD int ours =
+        open_tree(fd, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH);
+    struct stat want;
+    struct stat got;
+
+    if (ours >= 0) {
+        return fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    }
+    ours = user_open_path(fd, err);
+    if (ours < 0) {
+        return ours;
+    }
+    if (fstat(fd, &want) < 0 || fstat(ours, &got) < 0) {
+        return err_errno(err, "fstat");
     }
     if (want.st_dev != got.st_dev || want.st_ino != got.st_ino) {
-        return err_set(err, ESTALE, "'%s' has changed", path);
+        return err_set(err, ESTALE, "a directory has changed");
     }
     return TAKE_FD(ours);
 }
