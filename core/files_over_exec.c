@@ -233,24 +233,6 @@ static int make_with(struct provider *provider, const struct sandbox *sandbox,
     return rc;
 }
 
-/* Runs a script with one more argument or two. */
-static int do_with(struct provider *provider, const struct sandbox *sandbox,
-                   const struct limits *limits, const char *script,
-                   const char *path, const char *const more[2], struct err *err)
-{
-    struct over_path place;
-    struct over over;
-    int rc = check_path(path, &place, EEXIST, err);
-
-    if (rc < 0) {
-        return rc;
-    }
-    about(provider, sandbox, limits, script, &place, &over);
-    over.args[2] = more[0];
-    over.args[3] = more[1];
-    return over_do(&over, err);
-}
-
 static int over_create_file(struct provider *provider,
                             const struct sandbox *sandbox, const char *path,
                             mode_t mode, const struct limits *limits,
@@ -297,9 +279,16 @@ static int over_remove_path(struct provider *provider,
                             bool dir, const struct limits *limits,
                             struct err *err)
 {
-    const char *const more[2] = {dir ? "dir" : ""};
+    struct over_path place;
+    struct over over;
+    int rc = check_path(path, &place, EEXIST, err);
 
-    return do_with(provider, sandbox, limits, over_remove, path, more, err);
+    if (rc < 0) {
+        return rc;
+    }
+    about(provider, sandbox, limits, over_remove, &place, &over);
+    over.args[2] = dir ? "dir" : "";
+    return over_do(&over, err);
 }
 
 /* ---- Two paths ---- */

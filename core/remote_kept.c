@@ -114,7 +114,10 @@ static int copy_data(int from, int to, struct err *err)
         at += n;
         at = at < end ? at : lseek(from, at, SEEK_DATA);
     }
-    return rc;
+    /* Nothing but its end may have ended that. */
+    return rc < 0 || errno == ENXIO
+               ? rc
+               : err_errno(err, "cannot read what is not sent");
 }
 
 /* Gives the bytes a name; where a file without one cannot get any they are

@@ -196,6 +196,11 @@ void remote_end_all(struct workspace *ws, const struct limits *limits,
         return;
     }
     n = collect(r, &nodes);
+    if (n < 0) {
+        err_clear(&why);
+        (void)err_no_memory(&why);
+        told->fn(told->arg, WS_LOST, "?", &why);
+    }
     for (ssize_t i = 0; i < n; i++) {
         keep(nodes[i], &why, told);
     }

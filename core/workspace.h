@@ -304,8 +304,8 @@ MUST_USE ssize_t ws_copy_range(struct ws_file *in, off_t in_offset,
  * the kernel is to read by itself. */
 MUST_USE int ws_open_later(struct ws_node *node, const struct ws_ctx *ctx,
                            struct ws_file **out, struct err *err);
-/* The fd behind an open file, -1: there is none, or a negative errno where it
- * cannot be opened now: for splicing. */
+/* The fd behind an open file, for splicing; -EOPNOTSUPP: it has none, or
+ * another negative errno where it cannot be opened now. */
 int ws_file_fd(struct ws_file *file);
 
 /* How the kernel may reach an open file's data without us. */

@@ -33,7 +33,7 @@ static int open_now(struct direct_file *file)
 int direct_file_fd(struct ws_file *base)
 {
     struct direct_file *file = direct_file_of(base);
-    int fd = file->parts ? -1 : atomic_load(&file->fd);
+    int fd = file->parts ? -EOPNOTSUPP : atomic_load(&file->fd);
 
     return fd >= 0 || file->parts ? fd : open_now(file);
 }

@@ -194,7 +194,7 @@ int direct_move(struct workspace *ws, int root, struct err *err)
         return err_errno(err, "open the workspace");
     }
     rc = collect(&moving);
-    rc = rc < 0 ? err_set(err, -rc, "out of memory") : move(&moving, root, err);
+    rc = rc < 0 ? err_no_memory(err) : move(&moving, root, err);
     end(&moving);
     return rc;
 }

@@ -23,7 +23,7 @@ static struct remote *tree_of(const struct ws_file *file)
 int remote_file_fd(struct ws_file *file)
 {
     (void)file;
-    return -1;
+    return -EOPNOTSUPP;
 }
 
 static int check_type(mode_t type, struct err *err)

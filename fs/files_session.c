@@ -1,5 +1,6 @@
 /* The files of one session, but its commands'. */
 #include "core/buf.h"
+#include "core/cleanup.h"
 #include "core/session.h"
 #include "fs/files.h"
 
@@ -125,7 +126,7 @@ static void keep_rest(struct file *file, uint64_t at, const char *data,
 static ssize_t read_lines(struct file *file, uint64_t *at, char *out,
                           size_t size, struct err *err)
 {
-    char *data = malloc(size + SESSION_EVENT_MAX);
+    AUTO_FREE char *data = malloc(size + SESSION_EVENT_MAX);
     ssize_t n;
 
     if (!data) {
@@ -142,7 +143,6 @@ static ssize_t read_lines(struct file *file, uint64_t *at, char *out,
     if (n > 0) {
         memcpy(out, data, (size_t)n);
     }
-    free(data);
     return n;
 }
 
@@ -212,13 +212,14 @@ const struct node_row files_session_rows[] = {
         .show = files_config_show,
         .ops = &files_config_ops,
     },
-    {
-        .name = "workspace",
-        .id = FILES_ID_WORKSPACE,
-        .flags = NODE_WORKSPACE | NODE_STEADY,
-        .mode = S_IFDIR | 0700,
-        .up = &files_session,
-    },
+    [FILES_WORKSPACE_ROW] =
+        {
+            .name = "workspace",
+            .id = FILES_ID_WORKSPACE,
+            .flags = NODE_WORKSPACE | NODE_STEADY,
+            .mode = S_IFDIR | 0700,
+            .up = &files_session,
+        },
     {
         .name = "exec",
         .id = FILES_ID_EXEC,

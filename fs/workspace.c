@@ -102,7 +102,6 @@ static void workspace_getattr(fuse_req_t req, struct inode *inode,
 static int run_setattr(struct wcall *call, struct err *err)
 {
     struct ws_file *file = call->open ? call->open->file : NULL;
-
     int rc = ws_setattr(call->node, file, call->mask, &call->want, &call->ctx,
                         &call->attr, err);
 

@@ -48,7 +48,7 @@ static int give_handle(struct wcall *call, struct inode *inode,
     if (!*backing && !ws_blocks(call->ws)) {
         int fd = ws_file_fd(call->opened->file);
 
-        if (fd < 0 && fd != -1) { /* That would be one without an fd. */
+        if (fd < 0 && fd != -EOPNOTSUPP) {
             wcall_take_back(call, inode);
             return err_set(err, -fd, "open: %s", strerror(-fd));
         }

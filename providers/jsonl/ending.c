@@ -147,6 +147,17 @@ static struct work *next_work(struct jsonl *jsonl, struct lease *lease)
     return node ? container_of(node, struct work, link) : NULL;
 }
 
+/* Gives up what came while a thread could not be had. */
+static void drop_all(struct jsonl *jsonl, struct lease *lease)
+{
+    struct work *work = next_work(jsonl, lease);
+
+    while (work) {
+        free_work(work);
+        work = next_work(jsonl, lease);
+    }
+}
+
 /* One thread for each sandbox: commands often end in company, and one script
  * does for all of them. */
 static void send_all(void *arg)
@@ -214,8 +225,8 @@ static int queue(struct work *work)
     if (begin) {
         rc = hand_over(work, send_all);
     }
-    while (rc < 0 && (work = next_work(jsonl, lease))) {
-        free_work(work); /* Those that came meanwhile. */
+    if (rc < 0) {
+        drop_all(jsonl, lease);
     }
     lease_unref(jsonl, lease);
     return rc;

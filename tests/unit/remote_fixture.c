@@ -119,6 +119,24 @@ void remote_fixture_end_other(struct fixture *fx)
     free(fx);
 }
 
+void remote_fixture_expect_there(struct fixture *fx, const char *path,
+                                 const char *text)
+{
+    struct fixture *other = remote_fixture_other(fx);
+
+    fixture_expect(other, path, text);
+    remote_fixture_end_other(other);
+}
+
+void remote_fixture_write_there(struct fixture *fx, const char *path,
+                                const char *text)
+{
+    struct fixture *other = remote_fixture_other(fx);
+
+    fixture_write(other, path, text);
+    remote_fixture_end_other(other);
+}
+
 /* What tally() fills. */
 struct tally {
     uint64_t calls, failures;

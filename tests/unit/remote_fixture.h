@@ -23,6 +23,15 @@ struct fixture *remote_fixture_other(const struct fixture *fx);
 /** @param fx of remote_fixture_other(), freed */
 void remote_fixture_end_other(struct fixture *fx);
 
+/** @param fx a fixture @param path of a file @param text which another one must
+ *  find in it */
+void remote_fixture_expect_there(struct fixture *fx, const char *path,
+                                 const char *text);
+/** @param fx a fixture @param path of a file @param text which another one
+ *  writes to it */
+void remote_fixture_write_there(struct fixture *fx, const char *path,
+                                const char *text);
+
 /** @param fx a fixture @return where it keeps what it has on this machine */
 const char *remote_fixture_dir(const struct fixture *fx);
 

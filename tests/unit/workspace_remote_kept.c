@@ -104,7 +104,6 @@ static unsigned count_kept(struct fixture *fx)
 {
     char path[128];
     unsigned n = 0;
-    const struct dirent *entry;
     DIR *dir;
 
     (void)snprintf(path, sizeof(path), "%s/unsent", remote_fixture_dir(fx));
@@ -112,28 +111,12 @@ static unsigned count_kept(struct fixture *fx)
     if (!dir) {
         return 0;
     }
-    while ((entry = readdir(dir)) != NULL) {
+    for (const struct dirent *entry = readdir(dir); entry;
+         entry = readdir(dir)) {
         n += entry->d_name[0] != '.';
     }
     (void)closedir(dir);
     return n;
-}
-
-/* Another one's view of a file. */
-static void expect_there(struct fixture *fx, const char *path, const char *text)
-{
-    struct fixture *other = remote_fixture_other(fx);
-
-    fixture_expect(other, path, text);
-    remote_fixture_end_other(other);
-}
-
-static void write_there(struct fixture *fx, const char *path, const char *text)
-{
-    struct fixture *other = remote_fixture_other(fx);
-
-    fixture_write(other, path, text);
-    remote_fixture_end_other(other);
 }
 
 static char *big_text(void)
@@ -187,10 +170,10 @@ static void what_cannot_be_sent_is_sent_by_the_next(void **state)
     assert_int_equal(heard.n[WS_SENT], 4);
     assert_int_equal(count_kept(fx), 0);
     bytes[BIG / 2] = 'Y';
-    expect_there(fx, "part", bytes);
-    expect_there(fx, "d/fresh", "new");
-    expect_there(fx, "cut", "short");
-    expect_there(fx, "looks", "Text");
+    remote_fixture_expect_there(fx, "part", bytes);
+    remote_fixture_expect_there(fx, "d/fresh", "new");
+    remote_fixture_expect_there(fx, "cut", "short");
+    remote_fixture_expect_there(fx, "looks", "Text");
     ws_changed(fx->ws);
     attr = fixture_stat(fx, "looks");
     assert_int_equal(attr.st_mtim.tv_sec, 2000);
@@ -245,15 +228,15 @@ static void of_two_versions_none_is_lost(void **state)
 
     fixture_write(fx, "f", "a text");
     keep_f(fx, "A", 0);
-    write_there(fx, "f", "theirs, longer");
+    remote_fixture_write_there(fx, "f", "theirs, longer");
     heard = send_later(fx, 0);
     assert_int_equal(heard.n[WS_BESIDE], 1);
     assert_string_equal(heard.path, "f");
     find_conflict(fx, beside);
     assert_true(beside[0]);
     assert_non_null(strstr(heard.err.msg, beside));
-    expect_there(fx, "f", "theirs, longer");
-    expect_there(fx, beside, "A text");
+    remote_fixture_expect_there(fx, "f", "theirs, longer");
+    remote_fixture_expect_there(fx, beside, "A text");
     assert_int_equal(count_kept(fx), 0);
 }
 
@@ -265,11 +248,11 @@ static void a_file_that_was_cut_collides_too(void **state)
 
     fixture_write(fx, "f", "a text");
     keep_f(fx, "mine", O_TRUNC);
-    write_there(fx, "f", "theirs, longer");
+    remote_fixture_write_there(fx, "f", "theirs, longer");
     assert_int_equal(send_later(fx, 0).n[WS_BESIDE], 1);
     find_conflict(fx, beside);
-    expect_there(fx, beside, "mine");
-    expect_there(fx, "f", "theirs, longer");
+    remote_fixture_expect_there(fx, beside, "mine");
+    remote_fixture_expect_there(fx, "f", "theirs, longer");
 }
 
 static void what_is_there_already_is_no_conflict(void **state)
@@ -279,14 +262,15 @@ static void what_is_there_already_is_no_conflict(void **state)
 
     fixture_write(fx, "f", "a text");
     keep_f(fx, "A", 0);
-    write_there(fx, "f", "A text"); /* As a daemon does that dies then. */
+    remote_fixture_write_there(fx, "f",
+                               "A text"); /* As a daemon does that dies then. */
     assert_int_equal(send_later(fx, 0).n[WS_SENT], 1);
     find_conflict(fx, beside);
     assert_string_equal(beside, "");
     keep_f(fx, "tail\n", O_APPEND);
-    write_there(fx, "f", "A texttail\nand more");
+    remote_fixture_write_there(fx, "f", "A texttail\nand more");
     assert_int_equal(send_later(fx, 0).n[WS_SENT], 1);
-    expect_there(fx, "f", "A texttail\nand more");
+    remote_fixture_expect_there(fx, "f", "A texttail\nand more");
     assert_int_equal(count_kept(fx), 0);
 }
 
@@ -309,7 +293,7 @@ static void what_is_gone_comes_back_with_its_directories(void **state)
     ws_node_unref(dir);
     assert_int_equal(ws_rmdir(fx->root, "a", &fx->ctx, &fx->err), 0);
     assert_int_equal(send_later(fx, 0).n[WS_SENT], 1);
-    expect_there(fx, "a/b/f", "text");
+    remote_fixture_expect_there(fx, "a/b/f", "text");
 }
 
 /* Runs something in a process that is killed at a point. */
@@ -352,7 +336,7 @@ static void a_kill_loses_nothing_that_was_kept(void **state)
     crash(fx, "unsent-sent", send_now);
     assert_int_equal(count_kept(fx), 2);
     assert_int_equal(send_later(fx, 0).n[WS_SENT], 1);
-    expect_there(fx, "f", "text");
+    remote_fixture_expect_there(fx, "f", "text");
     engine(fx, false);
     assert_int_equal(end(fx).n[WS_KEPT], 1);
     engine(fx, true);
@@ -380,7 +364,7 @@ static void what_somebody_still_writes_is_left_to_him(void **state)
     assert_int_equal(heard.n[WS_KEPT], 1);
     ws_close(file);
     assert_int_equal(send_later(fx, 0).n[WS_SENT], 1);
-    expect_there(fx, "f", "text");
+    remote_fixture_expect_there(fx, "f", "text");
 }
 
 static void what_makes_no_sense_stays(void **state)
@@ -443,7 +427,7 @@ static void a_full_disk_loses_nothing(void **state)
     ws_close(file);
     engine(fx, true);
     assert_int_equal(send_later(fx, 0).n[WS_SENT], 1);
-    expect_there(fx, "f", "text");
+    remote_fixture_expect_there(fx, "f", "text");
     free(bytes);
 }
 

@@ -43,23 +43,6 @@ static int finish(struct fixture *fx, struct ws_file *file)
     return rc;
 }
 
-/* Somebody else's whole view of a file. */
-static void expect_there(struct fixture *fx, const char *path, const char *text)
-{
-    struct fixture *other = remote_fixture_other(fx);
-
-    fixture_expect(other, path, text);
-    remote_fixture_end_other(other);
-}
-
-static void write_there(struct fixture *fx, const char *path, const char *text)
-{
-    struct fixture *other = remote_fixture_other(fx);
-
-    fixture_write(other, path, text);
-    remote_fixture_end_other(other);
-}
-
 static int find_there(struct fixture *fx, const char *path)
 {
     struct fixture *other = remote_fixture_other(fx);
@@ -157,7 +140,7 @@ static void what_is_not_sent_is_there_for_us(void **state)
     assert_int_equal(ws_rmdir(fx->root, "d", &fx->ctx, &fx->err), -ENOTEMPTY);
     assert_int_equal(finish(fx, file), 0);
     assert_false(ws_unsent(fx->ws));
-    expect_there(fx, "d/g", "textmore");
+    remote_fixture_expect_there(fx, "d/g", "textmore");
 }
 
 static void what_is_removed_before_it_is_sent_costs_no_call(void **state)
@@ -202,7 +185,7 @@ static void a_failed_save_is_told_and_keeps_the_old(void **state)
     fail_writes(fx, NULL);
     assert_false(ws_unsent(fx->ws));
     fixture_expect(fx, "f", "old");
-    expect_there(fx, "f", "old");
+    remote_fixture_expect_there(fx, "f", "old");
     file = make(fx, "new", O_EXCL);
     fail_writes(fx, "errno EDQUOT");
     add(fx, file, "x", 0);
@@ -224,7 +207,7 @@ static void a_failed_fsync_may_be_tried_again(void **state)
     fail_writes(fx, NULL);
     err_clear(&fx->err);
     assert_int_equal(ws_sync(fx->ws, &fx->ctx.limits, &fx->err), 0);
-    expect_there(fx, "f", "text");
+    remote_fixture_expect_there(fx, "f", "text");
     assert_false(ws_unsent(fx->ws));
     assert_int_equal(finish(fx, file), 0);
 }
@@ -265,7 +248,7 @@ static void of_two_versions_none_is_lost(void **state)
     fixture_write(fx, "f", "a text");
     file = fixture_open(fx, "f", O_RDWR);
     add(fx, file, "A", 0);
-    write_there(fx, "f", "theirs, longer");
+    remote_fixture_write_there(fx, "f", "theirs, longer");
     assert_int_equal(finish(fx, file), -ESTALE);
     assert_non_null(strstr(fx->err.msg, "f.conflict-"));
     expect_beside(fx, "A text");
@@ -282,15 +265,15 @@ static void who_is_second_learns_it(void **state)
     struct stat attr;
 
     add(fx, file, "mine", 0);
-    write_there(fx, "lock", "");
-    write_there(fx, "f", "theirs");
+    remote_fixture_write_there(fx, "lock", "");
+    remote_fixture_write_there(fx, "f", "theirs");
     assert_int_equal(finish(fx, lock), -EEXIST);
     assert_int_equal(finish(fx, file), -ESTALE);
     expect_beside(fx, "mine");
     fixture_expect(fx, "f", "theirs");
     /* While others work in the sandbox it is known at once. */
     assert_int_equal(fixture_find(fx, "late"), -ENOENT);
-    write_there(fx, "late", "");
+    remote_fixture_write_there(fx, "late", "");
     ws_contested(fx->ws, true);
     assert_int_equal(ws_create(fx->root, "late", 0644, O_RDWR | O_EXCL,
                                &fx->ctx, &node, &file, &attr, &fx->err),
@@ -306,15 +289,15 @@ static void lines_of_both_sides_are_kept(void **state)
     fixture_write(fx, "log", "one\n");
     file = fixture_open(fx, "log", O_WRONLY | O_APPEND);
     add(fx, file, "mine\n", 0);
-    write_there(fx, "log", "one\ntheirs\n");
+    remote_fixture_write_there(fx, "log", "one\ntheirs\n");
     assert_int_equal(finish(fx, file), 0);
-    expect_there(fx, "log", "one\ntheirs\nmine\n");
+    remote_fixture_expect_there(fx, "log", "one\ntheirs\nmine\n");
     fixture_expect(fx, "log", "one\ntheirs\nmine\n");
     file = make(fx, "new", O_APPEND);
     add(fx, file, "mine\n", 0);
-    write_there(fx, "new", "theirs\n");
+    remote_fixture_write_there(fx, "new", "theirs\n");
     assert_int_equal(finish(fx, file), 0);
-    expect_there(fx, "new", "theirs\nmine\n");
+    remote_fixture_expect_there(fx, "new", "theirs\nmine\n");
 }
 
 static void a_part_of_a_large_file_is_sent_alone(void **state)
@@ -339,7 +322,7 @@ static void a_part_of_a_large_file_is_sent_alone(void **state)
     bytes[size / 2] = 'Y';
     bytes = realloc(bytes, size + 8);
     (void)strcpy(bytes + size, "tail");
-    expect_there(fx, "big", bytes);
+    remote_fixture_expect_there(fx, "big", bytes);
     fixture_expect(fx, "big", bytes);
     free(bytes);
 }
@@ -385,7 +368,7 @@ static void too_much_unsent_is_refused_in_words(void **state)
                      -ENOSPC);
     assert_non_null(strstr(fx->err.msg, "not sent"));
     assert_int_equal(finish(fx, file), 0);
-    expect_there(fx, "f", bytes);
+    remote_fixture_expect_there(fx, "f", bytes);
     file = fixture_open(fx, "f", O_WRONLY | O_APPEND);
     add(fx, file, "y", 0); /* There is room again. */
     assert_int_equal(finish(fx, file), 0);
@@ -427,7 +410,7 @@ static void a_write_that_fails_midway_changes_nothing_else(void **state)
     assert_int_equal(write_half(fx, file, other, half), -EFBIG);
     assert_int_equal(finish(fx, file), 0);
     bytes[0] = 'Y';
-    expect_there(fx, "big", bytes);
+    remote_fixture_expect_there(fx, "big", bytes);
     free(bytes);
     free(other);
 }
@@ -437,7 +420,7 @@ static void content_is_kept_until_it_changes(void **state)
     struct fixture *fx = *state;
     uint64_t before;
 
-    write_there(fx, "f", "text");
+    remote_fixture_write_there(fx, "f", "text");
     fixture_expect(fx, "f", "text");
     before = remote_fixture_calls(fx);
     fixture_expect(fx, "f", "text");
@@ -445,7 +428,7 @@ static void content_is_kept_until_it_changes(void **state)
     ws_changed(fx->ws);
     fixture_expect(fx, "f", "text"); /* Attributes are asked for. */
     assert_in_range(remote_fixture_calls(fx) - before, 1, 2);
-    write_there(fx, "f", "TEXT");
+    remote_fixture_write_there(fx, "f", "TEXT");
     ws_changed(fx->ws);
     fixture_expect(fx, "f", "TEXT");
 }
@@ -456,7 +439,7 @@ static void a_read_that_fails_is_no_short_file(void **state)
     struct ws_file *file;
     char text[8];
 
-    write_there(fx, "f", "text");
+    remote_fixture_write_there(fx, "f", "text");
     file = fixture_open(fx, "f", O_RDONLY);
     remote_fixture_fault(fx, "get", "errno EIO");
     remote_fixture_fault(fx, "read", "errno EIO");
