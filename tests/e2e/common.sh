@@ -24,3 +24,17 @@ alone()
     rm -rf --one-file-system "$dir"
     exit "$rc"
 }
+
+# start_daemon PROGRAM OPTIONS MOUNT_POINT: ends when that can be used; $! is its
+# process.
+start_daemon()
+{
+    mkfifo "$dir/ready"
+    "$1" -f -o "$2" --ready-fd 3 "$3" 3>"$dir/ready" 2>>"$dir/log" &
+    # Ends without a byte where it could not be mounted.
+    [ "$(head -c 1 "$dir/ready" | wc -c)" -eq 1 ] || {
+        cat "$dir/log"
+        exit 1
+    }
+    rm "$dir/ready"
+}

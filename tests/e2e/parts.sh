@@ -24,16 +24,8 @@ fail()
 
 start()
 {
-    mkfifo "$dir/ready"
-    "$program" -f -o "state=$dir/state" --ready-fd 3 "$mnt" 3>"$dir/ready" \
-        2>>"$dir/log" &
+    start_daemon "$program" "state=$dir/state" "$mnt"
     daemon=$!
-    # Ends without a byte where it could not be mounted.
-    [ "$(head -c 1 "$dir/ready" | wc -c)" -eq 1 ] || {
-        cat "$dir/log"
-        exit 1
-    }
-    rm "$dir/ready"
 }
 
 stop()
