@@ -35,7 +35,7 @@ enum {
 static const struct scale scale_full = {
     .rounds = 7,
     .files = 1000,
-    .pieces = 32,
+    .pieces = 256,
     .blocks = 10000,
     .dirs = 50,
     .units = 12,
