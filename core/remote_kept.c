@@ -1,10 +1,10 @@
 /*
- * What could not be sent, kept until it can be. UNSENT in the session's
- * directory holds two files for each: `N.data`, its bytes, and `N`, what they
- * belong to. The second comes last and goes first, so a crash leaves both, or
- * bytes that are nobody's. Neither is changed while it lies there.
+ * What is kept on the disk. UNSENT in the session's directory holds two files
+ * for each: `N.data`, its bytes, and `N`, what they belong to. The second comes
+ * last and goes first, so a crash leaves both, or bytes that are nobody's.
+ * Neither is changed while it lies there.
  */
-#include "core/remote_stage.h"
+#include "core/remote_kept.h"
 
 #include "core/cleanup.h"
 #include "core/clock.h"
@@ -41,12 +41,6 @@ struct head {
     bool fresh, whole, appended, written;
 };
 
-/* One that is being sent. */
-struct kept {
-    struct remote_stage stage;
-    char path[REMOTE_PATH_SIZE];
-};
-
 /* Guards the names in all UNSENT, for moments of this machine's disk. */
 static struct mutex names_lock = MUTEX_INIT;
 
@@ -55,8 +49,7 @@ static void name_of(uint64_t n, const char *suffix, char out[NAME_SIZE])
     (void)snprintf(out, NAME_SIZE, "%020" PRIu64 "%s", n, suffix);
 }
 
-/* The directory's fd, or a negative errno: -ENOENT where nothing is kept. */
-static int open_dir(const struct remote *r, bool make, struct err *err)
+int remote_kept_open(const struct remote *r, bool make, struct err *err)
 {
     AUTO_FREE char *path = NULL;
     int fd;
@@ -229,7 +222,7 @@ int remote_stage_keep(struct remote_stage *stage, struct err *err)
     const struct remote *r = remote_tree(stage->node);
     struct remote_path path;
     int rc = remote_stage_path(stage, &path, err);
-    AUTO_FD int dir = rc < 0 ? rc : open_dir(r, true, err);
+    AUTO_FD int dir = rc < 0 ? rc : remote_kept_open(r, true, err);
 
     if (dir < 0) {
         return dir;
@@ -250,7 +243,7 @@ int remote_stage_keep(struct remote_stage *stage, struct err *err)
     return rc;
 }
 
-/* ---- Sending ---- */
+/* ---- Reading it back ---- */
 
 /* A path as an engine is given it. */
 static bool is_path(const char *path, size_t size)
@@ -286,7 +279,7 @@ static bool read_all(int fd, void *out, size_t size, off_t at)
     return pread(fd, out, size, at) == (ssize_t)size;
 }
 
-static int read_about(int fd, struct kept *kept, struct err *err)
+static int read_about(int fd, struct remote_kept *kept, struct err *err)
 {
     struct remote_stage *stage = &kept->stage;
     struct head head;
@@ -345,7 +338,7 @@ static int open_data(const struct remote *r, int dir, const char *name,
     return rc < 0 ? rc : copy_data(fd, stage->fd, err);
 }
 
-static void free_kept(struct kept *kept)
+void remote_kept_free(struct remote_kept *kept)
 {
     struct remote *r = remote_tree(kept->stage.node);
 
@@ -359,11 +352,11 @@ static void free_kept(struct kept *kept)
     free(kept);
 }
 
-static int load(struct remote *r, int dir, uint64_t n, struct kept **out,
-                struct err *err)
+int remote_kept_load(struct remote *r, int dir, uint64_t n,
+                     struct remote_kept **out, struct err *err)
 {
     char about[NAME_SIZE], data[NAME_SIZE];
-    struct kept *kept = calloc(1, sizeof(*kept));
+    struct remote_kept *kept = calloc(1, sizeof(*kept));
     AUTO_FD int fd = -1;
     int rc;
 
@@ -383,51 +376,14 @@ static int load(struct remote *r, int dir, uint64_t n, struct kept **out,
         rc = open_data(r, dir, data, &kept->stage, err);
     }
     if (rc < 0) {
-        free_kept(kept);
+        remote_kept_free(kept);
         return rc;
     }
     *out = kept;
     return 0;
 }
 
-/* Makes the directories that a path lies in. */
-static int make_parents(struct remote *r, const char *path,
-                        const struct limits *limits, struct err *err)
-{
-    char dir[REMOTE_PATH_SIZE];
-    int rc = 0;
-
-    for (const char *slash = strchr(path, '/'); rc == 0 && slash;
-         slash = strchr(slash + 1, '/')) {
-        size_t len = (size_t)(slash - path);
-
-        memcpy(dir, path, len);
-        dir[len] = '\0';
-        rc = remote_make_dir(r, dir, limits, err);
-        if (rc == -EEXIST) {
-            err_clear(err);
-            rc = 0;
-        }
-    }
-    return rc;
-}
-
-/* What is gone from where it was comes back with its directories. */
-static int send_kept(struct remote *r, struct kept *kept,
-                     const struct limits *limits, struct err *err)
-{
-    const struct limits mine = remote_send_limits(&kept->stage, limits);
-    int rc = remote_send_entered(&kept->stage, &mine, err);
-
-    if (rc == -ENOENT && strchr(kept->path, '/')) {
-        err_clear(err);
-        rc = make_parents(r, kept->path, &mine, err);
-        rc = rc < 0 ? rc : remote_send_entered(&kept->stage, &mine, err);
-    }
-    return rc;
-}
-
-static void forget(int dir, uint64_t n)
+void remote_kept_forget(int dir, uint64_t n)
 {
     char name[NAME_SIZE];
 
@@ -439,28 +395,7 @@ static void forget(int dir, uint64_t n)
     (void)unlinkat(dir, name, 0);
 }
 
-/* Sends one; a negative errno where it stays. */
-static int send_one(struct remote *r, int dir, uint64_t n,
-                    const struct limits *limits, const struct ws_told *told,
-                    struct err *err)
-{
-    struct kept *kept = NULL;
-    enum ws_fate fate = WS_KEPT;
-    int rc = load(r, dir, n, &kept, err);
-
-    if (rc == 0) {
-        rc = send_kept(r, kept, limits, err);
-        fate = rc == 0 ? WS_SENT : kept->stage.changed ? WS_KEPT : WS_BESIDE;
-    }
-    if (rc == 0 || fate == WS_BESIDE) {
-        forget(dir, n);
-    }
-    told->fn(told->arg, fate, kept ? kept->path : "?", err);
-    if (kept) {
-        free_kept(kept);
-    }
-    return fate == WS_BESIDE ? 0 : rc;
-}
+/* ---- Which there are ---- */
 
 /* What a crash has left half done goes. */
 static void clean(int dir, const char *name) REQUIRES(names_lock)
@@ -474,11 +409,6 @@ static void clean(int dir, const char *name) REQUIRES(names_lock)
     }
 }
 
-struct numbers {
-    uint64_t *of;
-    size_t n, room;
-};
-
 static int by_number(const void *a, const void *b)
 {
     const uint64_t *x = a;
@@ -488,7 +418,7 @@ static int by_number(const void *a, const void *b)
 }
 
 /* Adds the number of a name that is one. */
-static int add_number(const char *name, struct numbers *all)
+static int add_number(const char *name, struct remote_numbers *all)
 {
     char *end = NULL;
     uint64_t n = strtoull(name, &end, 10);
@@ -511,8 +441,7 @@ static int add_number(const char *name, struct numbers *all)
     return 0;
 }
 
-/* The numbers of what is kept, in order. */
-static int list_locked(int fd, struct numbers *all) REQUIRES(names_lock)
+static int list_locked(int fd, struct remote_numbers *all) REQUIRES(names_lock)
 {
     int own = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *dir = own < 0 ? NULL : fdopendir(own);
@@ -535,66 +464,12 @@ static int list_locked(int fd, struct numbers *all) REQUIRES(names_lock)
     return rc;
 }
 
-/* Whether the others would fail alike. */
-static bool is_of_all(int rc)
+int remote_kept_list(int dir, struct remote_numbers *out)
 {
-    return rc == -ENOTCONN || rc == -ETIMEDOUT || rc == -ECANCELED ||
-           rc == -EHOSTDOWN;
-}
-
-static int send_all(struct remote *r, int dir, const struct limits *limits,
-                    const struct ws_told *told, struct err *err)
-{
-    struct numbers all = {.of = NULL};
-    int first = 0;
     int rc;
 
     mutex_lock(&names_lock);
-    rc = list_locked(dir, &all);
+    rc = list_locked(dir, out);
     mutex_unlock(&names_lock);
-    if (rc < 0) {
-        first = err_set(err, -rc, "cannot list what is kept");
-    }
-    for (size_t i = 0; i < all.n && !is_of_all(rc); i++) {
-        struct err why = ERR_INIT;
-
-        rc = send_one(r, dir, all.of[i], limits, told, &why);
-        if (rc < 0 && first == 0) {
-            first = rc;
-            *err = why;
-        }
-    }
-    free(all.of);
-    return first;
-}
-
-int remote_send_kept(struct workspace *ws, const struct limits *limits,
-                     const struct ws_told *told, struct err *err)
-{
-    struct remote *r = remote_of(ws);
-    AUTO_FD int dir = open_dir(r, false, err);
-    int rc = 0;
-
-    if (dir < 0) {
-        rc = dir == -ENOENT ? 0 : dir;
-        if (rc == 0) {
-            err_clear(err);
-        }
-        return rc;
-    }
-    mutex_lock(&r->base.lock);
-    while (r->sends_kept && rc == 0) {
-        rc = remote_wait(r, limits, err);
-    }
-    r->sends_kept = r->sends_kept || rc == 0;
-    mutex_unlock(&r->base.lock);
-    if (rc < 0) {
-        return rc;
-    }
-    rc = send_all(r, dir, limits, told, err);
-    mutex_lock(&r->base.lock);
-    r->sends_kept = false;
-    cond_broadcast(&r->turn);
-    mutex_unlock(&r->base.lock);
     return rc;
 }
