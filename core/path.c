@@ -6,12 +6,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/magic.h>
 #include <linux/openat2.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/vfs.h>
 
 enum {
     LINKS_MOST = 40,
@@ -253,4 +255,23 @@ int path_beneath(const char *dir, const char *name, char **out, struct err *err)
     }
     *out = strdup(real);
     return *out ? 0 : err_no_memory(err);
+}
+
+bool path_is_kernels(int fd)
+{
+    static const unsigned long kinds[] = {
+        PROC_SUPER_MAGIC,    SYSFS_MAGIC,   CGROUP_SUPER_MAGIC,
+        CGROUP2_SUPER_MAGIC, DEBUGFS_MAGIC, TRACEFS_MAGIC,
+        SECURITYFS_MAGIC,    BPF_FS_MAGIC,  DEVPTS_SUPER_MAGIC,
+    };
+    struct statfs st;
+    bool found = false;
+
+    if (fstatfs(fd, &st) < 0) {
+        return false;
+    }
+    for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
+        found |= (unsigned long)st.f_type == kinds[i];
+    }
+    return found;
 }

@@ -66,4 +66,8 @@ MUST_USE int path_resolve(const char *path, const char *avoid, char **out,
 MUST_USE int path_beneath(const char *dir, const char *name, char **out,
                           struct err *err);
 
+/** @param fd of a directory @return whether it is on one of the file systems
+ *  that hold no files of anybody, because the kernel makes up what is there */
+bool path_is_kernels(int fd);
+
 #endif

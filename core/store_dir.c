@@ -3,10 +3,10 @@
 
 #include "core/cleanup.h"
 #include "core/clock.h"
+#include "core/path.h"
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <linux/magic.h>
 #include <poll.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -14,7 +14,6 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
 enum {
@@ -250,31 +249,11 @@ int store_dir_lock(const char *dir, int64_t wait_ms, int *lock_fd,
     return 0;
 }
 
-/* Of the kernel's own file systems none holds files of ours, whatever a
- * directory's mode says. */
-static bool holds_no_files(const char *path)
-{
-    static const unsigned long kinds[] = {
-        PROC_SUPER_MAGIC,    SYSFS_MAGIC,   CGROUP_SUPER_MAGIC,
-        CGROUP2_SUPER_MAGIC, DEBUGFS_MAGIC, TRACEFS_MAGIC,
-        SECURITYFS_MAGIC,    BPF_FS_MAGIC,  DEVPTS_SUPER_MAGIC,
-    };
-    struct statfs st;
-    bool found = false;
-
-    if (statfs(path, &st) < 0) {
-        return false;
-    }
-    for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
-        found |= (unsigned long)st.f_type == kinds[i];
-    }
-    return found;
-}
-
 /* Whether the directory could be made: in the nearest one that there is. */
 static int check_above(const char *dir, struct err *err)
 {
     AUTO_FREE char *path = strdup(dir);
+    AUTO_FD int fd = -1;
     char *slash = path ? strrchr(path, '/') : NULL;
 
     if (!path) {
@@ -284,7 +263,8 @@ static int check_above(const char *dir, struct err *err)
         slash[slash == path] = '\0';
         slash = slash == path ? NULL : strrchr(path, '/');
     }
-    if (holds_no_files(path)) {
+    fd = open(path, O_PATH | O_CLOEXEC);
+    if (path_is_kernels(fd)) { /* Whatever its mode says. */
         return err_set(err, ENOTSUP,
                        "make state directory '%s' below '%s': its file system "
                        "holds no files",

@@ -8,10 +8,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <linux/magic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/vfs.h>
 
 enum {
     CHUNK = 256 * 1024,
@@ -235,19 +233,6 @@ static int copy_into(struct conn *conn, int fd, struct workspace *ws,
     return copy_tree(copy, fd, ws_root(ws), err);
 }
 
-/* What the kernel makes up when it is read has no end. */
-static int check_kind(int fd, struct err *err)
-{
-    struct statfs fs;
-
-    if (fstatfs(fd, &fs) < 0) {
-        return err_errno(err, "statfs");
-    }
-    return fs.f_type == PROC_SUPER_MAGIC || fs.f_type == SYSFS_MAGIC
-               ? err_set(err, EINVAL, "what is there are no files to be copied")
-               : 0;
-}
-
 int serve_sync(struct conn *conn, struct session *session, const char *path,
                struct err *err)
 {
@@ -258,8 +243,10 @@ int serve_sync(struct conn *conn, struct session *session, const char *path,
     if (fd < 0) {
         return err_errno(err, "'%.300s'", path);
     }
-    rc = check_kind(fd, err);
-    rc = rc < 0 ? rc : serve_enter(conn, session, SESSION_GROW, &ws, err);
+    /* What is made up when it is read has no end. */
+    rc = path_is_kernels(fd)
+             ? err_set(err, EINVAL, "no files are there")
+             : serve_enter(conn, session, SESSION_GROW, &ws, err);
     if (rc < 0) {
         (void)close(fd);
         return rc;

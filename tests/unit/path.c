@@ -63,10 +63,31 @@ static void renames_elsewhere_fail_no_look(void **state)
     scratch_remove(dir);
 }
 
+static void what_the_kernel_makes_up_is_known(void **state)
+{
+    static const struct {
+        const char *path;
+        bool is;
+    } cases[] = {{"/proc", true}, {"/proc/self/fd", true},
+                 {"/sys", true},  {"/sys/kernel", true},
+                 {"/", false},    {"/tmp", false}};
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        int fd = open(cases[i].path, O_PATH | O_CLOEXEC);
+
+        assert_true(fd >= 0);
+        assert_int_equal(path_is_kernels(fd), cases[i].is);
+        (void)close(fd);
+    }
+    assert_false(path_is_kernels(-1));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(renames_elsewhere_fail_no_look),
+        cmocka_unit_test(what_the_kernel_makes_up_is_known),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
