@@ -377,7 +377,7 @@ int remote_kept_load(struct remote *r, int dir, uint64_t n,
     }
     if (rc < 0) {
         remote_kept_free(kept);
-        return rc;
+        return err_wrap(err, rc, "%s/" UNSENT "/%s", r->sandbox.dir, about);
     }
     *out = kept;
     return 0;

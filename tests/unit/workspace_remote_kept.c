@@ -367,10 +367,11 @@ static void what_somebody_still_writes_is_left_to_him(void **state)
     remote_fixture_expect_there(fx, "f", "text");
 }
 
-static void what_makes_no_sense_stays(void **state)
+static void what_makes_no_sense_stays_and_is_named(void **state)
 {
     struct fixture *fx = *state;
     char path[128], command[300];
+    struct heard heard;
     struct ws_file *file = make(fx, "f");
 
     add(fx, file, "text", 0);
@@ -384,7 +385,9 @@ static void what_makes_no_sense_stays(void **state)
                    "*) truncate -s 100 $f ;; esac; done",
                    path);
     assert_int_equal(system(command), 0);
-    assert_int_equal(send_later(fx, -EIO).n[WS_KEPT], 1);
+    heard = send_later(fx, -EIO);
+    assert_int_equal(heard.n[WS_KEPT], 1);
+    assert_non_null(strstr(heard.err.msg, path));
     assert_int_equal(count_kept(fx), 2);
 }
 
@@ -496,7 +499,7 @@ int main(void)
         BOTH(what_is_gone_comes_back_with_its_directories),
         ONE(a_kill_loses_nothing_that_was_kept),
         ONE(what_somebody_still_writes_is_left_to_him),
-        ONE(what_makes_no_sense_stays),
+        ONE(what_makes_no_sense_stays_and_is_named),
         cmocka_unit_test_setup_teardown(a_full_disk_loses_nothing,
                                         small_disk_setup, small_disk_teardown),
         cmocka_unit_test_setup_teardown(what_cannot_be_kept_is_named,
