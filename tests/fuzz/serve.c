@@ -27,6 +27,8 @@ int __wrap_registry_load(struct registry *registry, uint64_t number,
 int __wrap_registry_new_by(struct registry *registry,
                            const struct registry_order *order, bool *lacks,
                            struct session **out, struct err *err);
+int __wrap_registry_check_place(const struct registry *registry,
+                                const char *path, struct err *err);
 int __wrap_registry_remove(struct registry *registry, const char *id,
                            struct err *err);
 int __wrap_registry_each(struct registry *registry, uint64_t after,
@@ -73,6 +75,14 @@ int __wrap_registry_new_by(struct registry *registry,
     (void)out;
     DEMAND(order->base[0] == '/' && strlen(order->id) < SESSION_ID_SIZE);
     return err_set(err, ENOENT, "there is no profile '%s'", order->profile);
+}
+
+int __wrap_registry_check_place(const struct registry *registry,
+                                const char *path, struct err *err)
+{
+    (void)registry;
+    DEMAND(path[0] == '/');
+    return strcmp(path, "/proc") == 0 ? err_set(err, EINVAL, "not there") : 0;
 }
 
 int __wrap_registry_remove(struct registry *registry, const char *id,
