@@ -11,36 +11,14 @@ if [ "$(id -u)" -ne 0 ] || [ ! -c /dev/fuse ]; then
     [ "${CI:-}" = true ] && exit 1
     exit 77
 fi
-# delegate COMMAND...: runs it in a new group, and removes that.
-delegate()
-{
-    own=$(sed -n 's/^0:://p' /proc/self/cgroup)
-    for root in /sys/fs/cgroup/unified /sys/fs/cgroup; do
-        group=$root$own/as_user.$$
-        mkdir "$group" 2>/dev/null && break
-    done
-    [ -f "$group/cgroup.procs" ] || {
-        echo "as_user: no group of version 2 can be made"
-        exit 77
-    }
-    chown 12345:12345 "$group" "$group/cgroup.procs" \
-        "$group/cgroup.subtree_control"
-    sh -c 'echo $$ >"$1/cgroup.procs" && shift && exec "$@"' sh "$group" "$@"
-    rc=$?
-    # A process leaves its group a moment after its end.
-    tries=0
-    while ! rmdir "$group" 2>/dev/null && [ "$tries" -lt 10 ]; do
-        tries=$((tries + 1))
-        sleep 0.1
-    done
-    # Fails where anything is left in it.
-    [ ! -d "$group" ] || rc=1
-    return "$rc"
-}
-
 if [ "$1" = --delegated ]; then
     shift
-    delegate "$0" "$@"
+    # shellcheck source=tests/group.sh
+    . "${0%/*}/group.sh"
+    new_group
+    chown 12345:12345 "$group" "$group/cgroup.procs" \
+        "$group/cgroup.subtree_control"
+    run_in_group "$0" "$@"
     exit
 fi
 if [ "$1" != --inside ]; then
