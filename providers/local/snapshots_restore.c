@@ -204,10 +204,13 @@ int snapshots_restore(struct snapshots *snapshots,
     if (rc < 0) {
         return rc;
     }
-    /* What was there goes when nothing can lead back to it. */
-    rc = snapshots->durable ? head_sync(dir, err) : 0;
     volume_forget(snapshots->volumes, sandbox->number);
-    discard_old(snapshots, dir, &old);
+    rc = snapshots->durable ? head_sync(dir, err) : 0;
+    /* What was there goes when nothing can lead back to it; else at the next
+     * start. */
+    if (rc == 0) {
+        discard_old(snapshots, dir, &old);
+    }
     return rc;
 }
 

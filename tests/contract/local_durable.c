@@ -4,10 +4,12 @@
  */
 #include "core/clock.h"
 #include "core/provider_snapshots.h"
+#include "providers/local/head.h"
 #include "tests/cmocka.h"
 #include "tests/contract/snapshots_model.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -28,6 +30,7 @@ static struct {
     atomic_bool early; /* and whether it was when it should not be. */
     atomic_bool fail_all;
     atomic_bool fail_names;
+    atomic_uint fail_at; /* This one of `names`; 0: none. */
     char watched[BENCH_PATH + 64];
 } disk;
 
@@ -53,11 +56,12 @@ int __wrap_syncfs(int fd)
 
 int __wrap_fsync(int fd)
 {
-    atomic_fetch_add(&disk.names, 1);
+    const unsigned n = atomic_fetch_add(&disk.names, 1) + 1;
+
     if (is_there()) {
         atomic_store(&disk.noted, true);
     }
-    if (atomic_load(&disk.fail_names)) {
+    if (atomic_load(&disk.fail_names) || n == atomic_load(&disk.fail_at)) {
         errno = EIO;
         return -1;
     }
@@ -72,6 +76,7 @@ static void reset(void)
     atomic_store(&disk.early, false);
     atomic_store(&disk.fail_all, false);
     atomic_store(&disk.fail_names, false);
+    atomic_store(&disk.fail_at, 0);
     disk.watched[0] = '\0';
 }
 
@@ -214,6 +219,40 @@ static void a_restore_waits_for_the_disk(void **state)
     model_end(&model);
 }
 
+/* Until then a power cut would lead back to it. */
+static void what_was_there_stays_until_a_restore_is_on_the_disk(void **state)
+{
+    struct model model;
+    char upper[HEAD_NAME_SIZE];
+    struct err err = ERR_INIT;
+    struct head head;
+    unsigned last;
+    int dir;
+
+    open_with(*state, true);
+    make(*state, &model);
+    model_take(&model, 1);
+    dir = open(model.box.dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    reset();
+    assert_int_equal(head_read(dir, model.box.sandbox.number, &head, &err), 0);
+    head_upper(&head, upper);
+    assert_int_equal(restore(&model, 1), 0);
+    last = disk.names;
+    assert_int_equal(faccessat(dir, upper, F_OK, 0), -1);
+    reset();
+    assert_int_equal(head_read(dir, model.box.sandbox.number, &head, &err), 0);
+    head_upper(&head, upper);
+    atomic_store(&disk.fail_at, last);
+    assert_int_equal(restore(&model, 1), -EIO);
+    reset();
+    assert_int_equal(faccessat(dir, upper, F_OK, 0), 0);
+    bench_reopen(*state);
+    assert_int_equal(faccessat(dir, upper, F_OK, 0), -1);
+    model_check_now(&model, 1);
+    (void)close(dir);
+    model_end(&model);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -221,6 +260,7 @@ int main(void)
         cmocka_unit_test(what_was_written_is_on_the_disk_before_it_is_noted),
         cmocka_unit_test(a_disk_that_fails_fails_a_checkpoint),
         cmocka_unit_test(a_restore_waits_for_the_disk),
+        cmocka_unit_test(what_was_there_stays_until_a_restore_is_on_the_disk),
     };
 
     bench_use("local");
