@@ -228,7 +228,7 @@ static int measure(struct subject *subject, int sessions, unsigned turns)
 
 static int read_file(const char *path, char *out, size_t size)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    AUTO_FD int fd = open(path, O_RDONLY | O_CLOEXEC);
     size_t done = 0;
     ssize_t n = 1;
 
@@ -237,10 +237,7 @@ static int read_file(const char *path, char *out, size_t size)
         done += n > 0 ? (size_t)n : 0;
     }
     out[done] = '\0';
-    if (fd < 0 || n < 0) {
-        return -errno;
-    }
-    return close(fd);
+    return fd < 0 || n < 0 ? -errno : 0;
 }
 
 /* The last number of the last line, which is of what was just taken. */

@@ -22,7 +22,7 @@
 #define NOTE "shut"
 
 enum {
-    NS = 1000000000,
+    NS = 1000000000, /* In a second. */
     FD_PATH = 32
 };
 
@@ -74,9 +74,16 @@ static int note(const struct shut *shut, mode_t mode, const char *path)
 {
     AUTO_FREE char *text = NULL;
     int size = asprintf(&text, "%o %s", (unsigned)mode, path) + 1;
-    ssize_t n = size > 0 ? write(shut->note, text, (size_t)size) : -1;
+    ssize_t n;
 
-    return n == size && size > 0 ? 0 : -EIO;
+    if (size <= 0) {
+        return -ENOMEM;
+    }
+    n = write(shut->note, text, (size_t)size);
+    if (n < 0) {
+        return -errno;
+    }
+    return n == size ? 0 : -ENOSPC;
 }
 
 int shut_open(struct shut *shut, struct scan_node *node)
@@ -183,9 +190,15 @@ static int read_note(int fd, char **out, size_t *size)
         return -errno;
     }
     *out = calloc(1, (size_t)attr.st_size + 1);
-    n = *out ? read(fd, *out, (size_t)attr.st_size) : -1;
-    *size = n < 0 ? 0 : (size_t)n;
-    return n < 0 ? -EIO : 0;
+    if (!*out) {
+        return -ENOMEM;
+    }
+    n = read(fd, *out, (size_t)attr.st_size);
+    if (n < 0) {
+        return -errno;
+    }
+    *size = (size_t)n;
+    return 0;
 }
 
 /* One that the crash has cut off was not opened; the last one comes first. */

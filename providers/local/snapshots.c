@@ -116,6 +116,7 @@ static int undo_seal(struct snapshots *snapshots, int dir, const char *name,
 {
     void *more = reallocarray(snapshots->cut, snapshots->cuts + 1,
                               sizeof(*snapshots->cut));
+
     if (!more) {
         return err_no_memory(err);
     }

@@ -18,11 +18,9 @@
 #include <linux/openat2.h>
 #include <poll.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 
@@ -391,12 +389,13 @@ static int build(int rootfs, int *out, struct err *err)
     struct pieces *pieces = calloc(1, sizeof(*pieces));
     int rc;
 
-    if (!pieces || root < 0) {
-        return err_set(err, ENOMEM, "cannot open the root directory");
+    if (!pieces) {
+        return err_no_memory(err);
     }
     pieces->ours = rootfs < 0;
     pieces->root = pieces->ours ? root : rootfs;
-    rc = add_pieces(pieces, err);
+    rc = root < 0 ? err_errno(err, "cannot open the root directory")
+                  : add_pieces(pieces, err);
     if (rc == 0 && unshare(CLONE_NEWNS) < 0) {
         rc = err_errno(err, "cannot make a mount namespace");
     }

@@ -134,6 +134,7 @@ static int mem_list(struct provider *provider, const struct sandbox *sandbox,
     return rc < 0 ? err_set(err, -rc, "the listing was ended") : 0;
 }
 
+/* To tests it is a stat: they wedge or fail one by that name. */
 static int mem_look(struct provider *provider, const struct sandbox *sandbox,
                     const char *path, const struct limits *limits,
                     struct provider_look *look, struct err *err)
@@ -163,21 +164,29 @@ static int mem_look(struct provider *provider, const struct sandbox *sandbox,
     return rc < 0 && !err->code ? err_set(err, -rc, "the look was ended") : rc;
 }
 
+/* What is to be made. */
+struct making {
+    const char *op;
+    const char *path;
+    mode_t mode;
+    const char *target; /* Of a link; else NULL. */
+};
+
 static int make(struct provider *provider, const struct sandbox *sandbox,
-                const char *op, const char *path, mode_t mode,
-                const char *target, const struct limits *limits,
+                const struct making *what, const struct limits *limits,
                 struct stat *now, struct err *err)
 {
     struct mem_inode *inode = NULL;
     struct mem_box *box;
-    int rc = mem_enter(provider, sandbox, op, limits, &box, err);
+    int rc = mem_enter(provider, sandbox, what->op, limits, &box, err);
 
     if (rc < 0) {
         return rc;
     }
-    rc = mem_tree_make(box, path, mode, &inode, err);
-    if (rc == 0 && target) {
-        rc = mem_tree_write(box, inode, target, strlen(target), 0, err);
+    rc = mem_tree_make(box, what->path, what->mode, &inode, err);
+    if (rc == 0 && what->target) {
+        rc = mem_tree_write(box, inode, what->target, strlen(what->target), 0,
+                            err);
     }
     if (rc == 0) {
         *now = inode->attr;
@@ -191,8 +200,10 @@ static int mem_create_file(struct provider *provider,
                            mode_t mode, const struct limits *limits,
                            struct stat *now, struct err *err)
 {
-    return make(provider, sandbox, "create_file", path,
-                S_IFREG | (mode & 07777), NULL, limits, now, err);
+    const struct making what = {
+        .op = "create_file", .path = path, .mode = S_IFREG | (mode & 07777)};
+
+    return make(provider, sandbox, &what, limits, now, err);
 }
 
 static int mem_make_dir(struct provider *provider,
@@ -200,8 +211,10 @@ static int mem_make_dir(struct provider *provider,
                         mode_t mode, const struct limits *limits,
                         struct stat *now, struct err *err)
 {
-    return make(provider, sandbox, "make_dir", path, S_IFDIR | (mode & 07777),
-                NULL, limits, now, err);
+    const struct making what = {
+        .op = "make_dir", .path = path, .mode = S_IFDIR | (mode & 07777)};
+
+    return make(provider, sandbox, &what, limits, now, err);
 }
 
 static int mem_symlink(struct provider *provider, const struct sandbox *sandbox,
@@ -209,8 +222,12 @@ static int mem_symlink(struct provider *provider, const struct sandbox *sandbox,
                        const struct limits *limits, struct stat *now,
                        struct err *err)
 {
-    return make(provider, sandbox, "symlink", path, S_IFLNK | 0777, target,
-                limits, now, err);
+    const struct making what = {.op = "symlink",
+                                .path = path,
+                                .mode = S_IFLNK | 0777,
+                                .target = target};
+
+    return make(provider, sandbox, &what, limits, now, err);
 }
 
 static int mem_remove(struct provider *provider, const struct sandbox *sandbox,

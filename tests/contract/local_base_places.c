@@ -46,7 +46,8 @@ static int create(struct bench *bench, struct bench_box *box,
 {
     bench_name(bench, box);
     box->sandbox.config = config;
-    return provider_create(bench->provider, &box->sandbox, &bench->limits, err);
+    return provider_create(bench->provider, &box->sandbox, bench_limits(bench),
+                           err);
 }
 
 #define WITH_OVERLAY                                                           \

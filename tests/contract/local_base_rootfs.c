@@ -65,9 +65,9 @@ static void one_without_a_shell_is_refused(void **state)
     make_root(bench, &root, "mkdir -p usr/bin etc && ln -s /usr/bin bin");
     bench_name(bench, &box);
     box.sandbox.config = root.config;
-    assert_int_equal(
-        provider_create(bench->provider, &box.sandbox, &bench->limits, &err),
-        -ENOENT);
+    assert_int_equal(provider_create(bench->provider, &box.sandbox,
+                                     bench_limits(bench), &err),
+                     -ENOENT);
     assert_non_null(strstr(err.msg, "rootfs"));
     bench_destroy(bench, &box);
     base_remove(&root);
@@ -81,9 +81,9 @@ static void one_that_is_not_there_is_refused(void **state)
 
     bench_name(bench, &box);
     box.sandbox.config = "{\"rootfs\": \"/nowhere\"}";
-    assert_int_equal(
-        provider_create(bench->provider, &box.sandbox, &bench->limits, &err),
-        -ENOENT);
+    assert_int_equal(provider_create(bench->provider, &box.sandbox,
+                                     bench_limits(bench), &err),
+                     -ENOENT);
     assert_non_null(strstr(err.msg, "rootfs '/nowhere'"));
     bench_destroy(bench, &box);
 }

@@ -2,7 +2,6 @@
  * What `local` reports survives a power cut where that is asked for: it is on
  * the disk before, in the right order, and a disk that fails is told.
  */
-#include "core/clock.h"
 #include "core/provider_snapshots.h"
 #include "providers/local/head.h"
 #include "tests/cmocka.h"
@@ -105,9 +104,9 @@ static int take(struct model *model, uint64_t key)
     struct snapshot_made made;
     struct err err = ERR_INIT;
 
-    model->bench->limits.deadline_ms = clock_deadline(20000);
     return provider_snapshot_take(model->bench->provider, &model->box.sandbox,
-                                  &ask, &model->bench->limits, &made, &err);
+                                  &ask, bench_limits(model->bench), &made,
+                                  &err);
 }
 
 static int find(void *arg, uint64_t key)
@@ -120,7 +119,7 @@ static bool has_key(struct model *model, uint64_t key)
     struct err err = ERR_INIT;
 
     return provider_snapshot_list(model->bench->provider, &model->box.sandbox,
-                                  &model->bench->limits, find, &key,
+                                  bench_limits(model->bench), find, &key,
                                   &err) == -EEXIST;
 }
 
@@ -185,10 +184,9 @@ static int restore(struct model *model, uint64_t key)
 {
     struct err err = ERR_INIT;
 
-    model->bench->limits.deadline_ms = clock_deadline(20000);
     return provider_snapshot_restore(model->bench->provider,
                                      &model->box.sandbox, key,
-                                     &model->bench->limits, &err);
+                                     bench_limits(model->bench), &err);
 }
 
 static void a_restore_waits_for_the_disk(void **state)

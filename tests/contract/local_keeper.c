@@ -155,7 +155,7 @@ static void one_with_a_full_table_keeps_what_it_can(void **state)
         assert_int_equal(bench_status(&bench, &boxes[i]),
                          lives ? PROVIDER_RUNNING : PROVIDER_PAUSED);
         assert_int_equal(provider_resume(bench.provider, &boxes[i].sandbox,
-                                         &bench.limits, &err),
+                                         bench_limits(&bench), &err),
                          0);
         assert_int_equal(bench_sh(&bench, &boxes[i], "echo on", "on\n"), 0);
         bench_destroy(&bench, &boxes[i]);

@@ -50,14 +50,15 @@ static uint64_t tree_room(int at, const char *name)
 {
     int fd = openat(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     DIR *dir = fd < 0 ? NULL : fdopendir(fd);
-    const struct dirent *entry;
+    const struct dirent *entry = dir ? readdir(dir) : NULL;
     uint64_t sum = room_of(at, name);
 
-    while (dir && (entry = readdir(dir))) {
+    while (entry) {
         if (strcmp(entry->d_name, ".") != 0 &&
             strcmp(entry->d_name, "..") != 0) {
             sum += tree_room(dirfd(dir), entry->d_name);
         }
+        entry = readdir(dir);
     }
     if (dir) {
         (void)closedir(dir);
@@ -83,8 +84,10 @@ static unsigned count_records(const struct bench *bench)
     (void)snprintf(path, sizeof(path), "%s/layers", bench->dir);
     dir = opendir(path);
     assert_non_null(dir);
-    while ((entry = readdir(dir))) {
+    entry = readdir(dir);
+    while (entry) {
         count += strstr(entry->d_name, ".parts") != NULL;
+        entry = readdir(dir);
     }
     (void)closedir(dir);
     return count;
@@ -94,10 +97,9 @@ static void drop(struct model *model, uint64_t key)
 {
     struct err err = ERR_INIT;
 
-    model->bench->limits.deadline_ms = clock_deadline(20000);
     assert_int_equal(provider_snapshot_drop(model->bench->provider,
                                             &model->box.sandbox, key,
-                                            &model->bench->limits, &err),
+                                            bench_limits(model->bench), &err),
                      0);
 }
 

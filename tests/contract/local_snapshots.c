@@ -1,9 +1,9 @@
 /*
  * Checkpoints of `local`: each is what the workspace was.
  * usage: contract_local_snapshots [TESTS], a pattern of names
+ * With SEAL=N in the environment what is more than N entries is sealed.
  */
 #include "tests/contract/local_snapshots.h"
-#include "core/clock.h"
 #include "core/provider_snapshots.h"
 #include "providers/local/snapshots.h"
 #include "tests/cmocka.h"
@@ -69,10 +69,9 @@ static void resume(struct model *model)
 {
     struct err err = ERR_INIT;
 
-    model->bench->limits.deadline_ms = clock_deadline(20000);
     assert_int_equal(provider_resume(model->bench->provider,
-                                     &model->box.sandbox, &model->bench->limits,
-                                     &err),
+                                     &model->box.sandbox,
+                                     bench_limits(model->bench), &err),
                      0);
 }
 
@@ -130,9 +129,8 @@ static void a_lost_workspace_is_restored_or_replaced(void **state)
             model_check_now(&model, 1);
         }
     }
-    bench->limits.deadline_ms = clock_deadline(20000);
     assert_int_equal(provider_create(bench->provider, &model.box.sandbox,
-                                     &bench->limits, &err),
+                                     bench_limits(bench), &err),
                      0);
     assert_int_equal(bench_sh(bench, &model.box, "ls -A", ""), 0);
     model_take(&model, 2);

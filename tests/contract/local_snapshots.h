@@ -8,6 +8,7 @@ int suite_snapshots_cost(void);
 int suite_snapshots_killed(void);
 /** @return how many failed */
 int suite_snapshots_seal(void);
+/** @return how many failed */
 int suite_snapshots_shut(void);
 
 #endif

@@ -80,15 +80,14 @@ static int64_t restore(struct model *model, uint64_t key)
     struct err err = ERR_INIT;
     int64_t took = clock_wall_us();
 
-    model->bench->limits.deadline_ms = clock_deadline(20000);
-    assert_int_equal(provider_snapshot_restore(model->bench->provider,
-                                               &model->box.sandbox, key,
-                                               &model->bench->limits, &err),
-                     0);
+    assert_int_equal(
+        provider_snapshot_restore(model->bench->provider, &model->box.sandbox,
+                                  key, bench_limits(model->bench), &err),
+        0);
     took = clock_wall_us() - took;
     assert_int_equal(provider_resume(model->bench->provider,
-                                     &model->box.sandbox, &model->bench->limits,
-                                     &err),
+                                     &model->box.sandbox,
+                                     bench_limits(model->bench), &err),
                      0);
     return took;
 }
@@ -104,10 +103,10 @@ static int64_t fork_once(struct model *model, uint64_t key)
     bench_name(model->bench, &fork.box);
     fork.box.sandbox.config = model->box.sandbox.config;
     took = clock_wall_us();
-    assert_int_equal(
-        provider_snapshot_fork(model->bench->provider, &model->box.sandbox, key,
-                               &fork.box.sandbox, &model->bench->limits, &err),
-        0);
+    assert_int_equal(provider_snapshot_fork(
+                         model->bench->provider, &model->box.sandbox, key,
+                         &fork.box.sandbox, bench_limits(model->bench), &err),
+                     0);
     took = clock_wall_us() - took;
     model_end(&fork);
     return took;
@@ -125,9 +124,8 @@ static void measure(struct bench *bench, unsigned files, struct costs *out)
     make_base(&model, config, sizeof(config), files);
     bench_name(bench, &model.box);
     model.box.sandbox.config = config;
-    bench->limits.deadline_ms = clock_deadline(20000);
     assert_int_equal(provider_create(bench->provider, &model.box.sandbox,
-                                     &bench->limits, &err),
+                                     bench_limits(bench), &err),
                      0);
     change(&model, 0);
     (void)model_take_only(&model, 1, NULL);

@@ -1,5 +1,4 @@
 /* Checkpoints of `local` when the daemon is killed: all is done, or nothing. */
-#include "core/clock.h"
 #include "providers/local/snapshots.h"
 #include "tests/cmocka.h"
 #include "tests/contract/local_snapshots.h"
@@ -62,14 +61,13 @@ static void be_daemon(const struct deed *deed)
     if (rc == 0) {
         rc = provider_open(bench_ops(), &bench->env, &bench->provider, &err);
     }
-    bench->limits.deadline_ms = clock_deadline(20000);
     if (rc == 0 && deed->take) {
         rc = provider_snapshot_take(bench->provider, sandbox, &ask,
-                                    &bench->limits, &made, &err);
+                                    bench_limits(bench), &made, &err);
     } else if (rc == 0) {
         rc = provider_snapshot_restore(bench->provider,
                                        &deed->model->box.sandbox, deed->restore,
-                                       &bench->limits, &err);
+                                       bench_limits(bench), &err);
     }
     _exit(rc < 0 ? 1 : 0);
 }
@@ -117,7 +115,7 @@ static bool has_key(struct model *model, uint64_t key)
 
     assert_int_equal(
         provider_snapshot_list(model->bench->provider, &model->box.sandbox,
-                               &model->bench->limits, look, &search, &err),
+                               bench_limits(model->bench), look, &search, &err),
         0);
     return search.found;
 }
@@ -167,10 +165,9 @@ static void resume(struct model *model)
 {
     struct err err = ERR_INIT;
 
-    model->bench->limits.deadline_ms = clock_deadline(20000);
     assert_int_equal(provider_resume(model->bench->provider,
-                                     &model->box.sandbox, &model->bench->limits,
-                                     &err),
+                                     &model->box.sandbox,
+                                     bench_limits(model->bench), &err),
                      0);
 }
 

@@ -277,13 +277,12 @@ static void a_paused_workspace_is_sealed(void **state)
 
     begin(state, &model);
     write_many(&model);
-    model.bench->limits.deadline_ms = clock_deadline(20000);
     assert_int_equal(provider_pause(model.bench->provider, &model.box.sandbox,
-                                    &model.bench->limits, &err),
+                                    bench_limits(model.bench), &err),
                      0);
     assert_true(take(&model, 1).moved);
     assert_int_equal(provider_resume(model.bench->provider, &model.box.sandbox,
-                                     &model.bench->limits, &err),
+                                     bench_limits(model.bench), &err),
                      0);
     model_check_now(&model, 1);
     assert_int_equal(sh(&model, "cat many/f5; rm many/f5", "5\n"), 0);

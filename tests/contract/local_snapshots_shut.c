@@ -1,5 +1,4 @@
 /* What a workload has shut to its owner, who we are where we are not root. */
-#include "core/clock.h"
 #include "tests/cmocka.h"
 #include "tests/contract/local_snapshots.h"
 #include "tests/contract/snapshots_model.h"
@@ -32,11 +31,10 @@ static unsigned changes(struct model *model, uint64_t from, uint64_t to)
     struct err err = ERR_INIT;
     unsigned n = 0;
 
-    model->bench->limits.deadline_ms = clock_deadline(20000);
-    assert_int_equal(provider_changes(model->bench->provider,
-                                      &model->box.sandbox, &span,
-                                      &model->bench->limits, count, &n, &err),
-                     0);
+    assert_int_equal(
+        provider_changes(model->bench->provider, &model->box.sandbox, &span,
+                         bench_limits(model->bench), count, &n, &err),
+        0);
     return n;
 }
 

@@ -247,8 +247,8 @@ static void a_killed_keeper_is_replaced_and_files_stay(void **state)
         assert_true(clock_ms() < deadline);
         (void)poll(NULL, 0, 10);
     }
-    if (provider_resume(bench->provider, &box.sandbox, &bench->limits, &err) <
-        0) {
+    if (provider_resume(bench->provider, &box.sandbox, bench_limits(bench),
+                        &err) < 0) {
         print_error("%s\n", err.msg);
         fail();
     }

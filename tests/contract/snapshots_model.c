@@ -6,7 +6,6 @@
  */
 #include "tests/contract/snapshots_model.h"
 
-#include "core/clock.h"
 #include "tests/cmocka.h"
 #include "tests/contract/same_tree.h"
 
@@ -96,11 +95,6 @@ static void check(int rc, const struct err *err)
     assert_true(rc >= 0);
 }
 
-static void renew(struct model *model)
-{
-    model->bench->limits.deadline_ms = clock_deadline(20000);
-}
-
 bool model_still;
 
 void model_make(struct bench *bench, struct model *model)
@@ -149,9 +143,8 @@ struct snapshot_made model_take_only(struct model *model, uint64_t key,
     struct snapshot_made made;
     struct err err = ERR_INIT;
 
-    renew(model);
     check(provider_snapshot_take(model->bench->provider, &model->box.sandbox,
-                                 &ask, &model->bench->limits, &made, &err),
+                                 &ask, bench_limits(model->bench), &made, &err),
           &err);
     return made;
 }
@@ -195,9 +188,8 @@ void model_check(struct model *model, uint64_t key)
     struct err err = ERR_INIT;
     char what[64];
 
-    renew(model);
     check(provider_snapshot_open(model->bench->provider, &model->box.sandbox,
-                                 key, &model->bench->limits, &root, &err),
+                                 key, bench_limits(model->bench), &root, &err),
           &err);
     (void)snprintf(what, sizeof(what), "checkpoint %" PRIu64, key);
     assert_true(compare(model, &root, key, what));
@@ -238,9 +230,9 @@ void model_check_changes(struct model *model, uint64_t from, uint64_t to,
     (void)snprintf(name, sizeof(name), "%s/told", model->copies);
     file = fopen(name, "we");
     assert_non_null(file);
-    renew(model);
     check(provider_changes(model->bench->provider, &model->box.sandbox, &span,
-                           &model->bench->limits, write_change, file, &err),
+                           bench_limits(model->bench), write_change, file,
+                           &err),
           &err);
     assert_int_equal(fclose(file), 0);
     (void)snprintf(command, sizeof(command),
@@ -255,9 +247,8 @@ static void resume(struct model *model)
 {
     struct err err = ERR_INIT;
 
-    renew(model);
     check(provider_resume(model->bench->provider, &model->box.sandbox,
-                          &model->bench->limits, &err),
+                          bench_limits(model->bench), &err),
           &err);
 }
 
@@ -265,9 +256,8 @@ void model_restore(struct model *model, uint64_t key)
 {
     struct err err = ERR_INIT;
 
-    renew(model);
     check(provider_snapshot_restore(model->bench->provider, &model->box.sandbox,
-                                    key, &model->bench->limits, &err),
+                                    key, bench_limits(model->bench), &err),
           &err);
     resume(model);
 }
@@ -280,10 +270,9 @@ void model_fork(struct model *model, uint64_t key, struct model *fork)
     fork->bench = model->bench;
     bench_name(model->bench, &fork->box);
     (void)snprintf(fork->copies, sizeof(fork->copies), "%s", model->copies);
-    renew(model);
     check(provider_snapshot_fork(model->bench->provider, &model->box.sandbox,
-                                 key, &fork->box.sandbox, &model->bench->limits,
-                                 &err),
+                                 key, &fork->box.sandbox,
+                                 bench_limits(model->bench), &err),
           &err);
     resume(fork);
 }

@@ -416,7 +416,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(memory_stays_within_bounds),
         cmocka_unit_test(a_shutdown_that_hangs_is_not_waited_for),
     };
-
     int failed;
 
     if (argc != 2 || !getenv("FAKE_ROOT")) {
