@@ -55,7 +55,7 @@ void snapshots_discard(struct snapshots *snapshots, int dir, const char *name);
  * the first. */
 struct snapshots_seal {
     const struct sandbox *sandbox;
-    const struct box *box; /* That lives; or NULL. */
+    struct box *box; /* That lives; or NULL. */
     const struct limits *limits;
     int dir; /* Of the session. */
     const struct head *head;

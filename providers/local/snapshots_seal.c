@@ -32,6 +32,7 @@ enum {
     PART = 4,
     DEEP_MOST = 100,  /* Layers; more make each look at a file slow. */
     LINGER_MS = 1000, /* By then nobody else has the old mount. */
+    BACK_MS = 10000,  /* For all to be as it was. */
 };
 
 static atomic_uint_fast64_t least_entries = ENTRIES;
@@ -130,6 +131,7 @@ struct sealing {
     int mount; /* The new one; once it is in place, the old one. */
     bool taken;
     bool moved;
+    bool unsure; /* Which of the two the sandbox has. */
 };
 
 static bool has_tied(struct scan_node *top)
@@ -233,6 +235,8 @@ static int move(struct sealing *sealing)
 
     if (rc == 0 && ask->box) {
         rc = box_move(ask->box, sealing->mount, ask->limits, sealing->err);
+        /* What was asked for may still come to pass. */
+        sealing->unsure = rc == -ETIMEDOUT || rc == -ECANCELED;
     }
     crash_point("local-seal-moved");
     if (rc == 0) {
@@ -245,26 +249,33 @@ static int move(struct sealing *sealing)
     return rc;
 }
 
+static int give_old(const struct sealing *sealing, const struct limits *limits,
+                    struct err *err)
+{
+    AUTO_FD int old = volume_mount(sealing->snapshots->volumes,
+                                   sealing->ask->sandbox->number);
+
+    return old < 0 ? -ESTALE : box_move(sealing->ask->box, old, limits, err);
+}
+
+/* A sandbox that may have the new mount is ended: it would write where nobody
+ * looks. */
 static int move_back(struct sealing *sealing, struct err *err)
 {
     struct cancel never = CANCEL_NEVER;
-    const struct limits limits = {.deadline_ms = clock_deadline(10000),
+    const struct limits limits = {.deadline_ms = clock_deadline(BACK_MS),
                                   .cancel = &never};
     const struct snapshots_seal *ask = sealing->ask;
-    int rc = 0;
+    bool back = !sealing->unsure;
 
     if (sealing->moved) {
         sealing->mount = volume_swap(sealing->snapshots->volumes,
                                      ask->sandbox->number, sealing->mount);
     }
     if (sealing->moved && ask->box) {
-        int old =
-            volume_mount(sealing->snapshots->volumes, ask->sandbox->number);
-
-        rc = old < 0 ? -ESTALE : box_move(ask->box, old, &limits, err);
-        cleanup_fd(&old);
+        back = give_old(sealing, &limits, err) == 0;
     }
-    return rc;
+    return back ? 0 : box_end(ask->box, &limits, err);
 }
 
 /* All is as it was; or, where that fails, the workspace cannot be used. */
@@ -278,7 +289,7 @@ static int undo(struct sealing *sealing)
     if (rc == 0 && sealing->taken) {
         rc = layers_give_back(layers, sealing->layer, ask->dir, sealing->upper,
                               &err);
-    } else if (sealing->layer) {
+    } else if (sealing->layer && !sealing->taken) {
         layers_unref(layers, sealing->layer);
     }
     if (rc == 0 && sealing->layer) {

@@ -293,7 +293,7 @@ static int look_anew(struct taking *taking)
 }
 
 /* What was written becomes the layer as it is: 1. Or 0: it has to be copied. */
-static int try_seal(struct taking *taking, const struct box *box)
+static int try_seal(struct taking *taking, struct box *box)
 {
     struct snapshots *snapshots = taking->snapshots;
     const struct snapshots_seal ask = {.sandbox = taking->sandbox,
@@ -347,7 +347,7 @@ static int end_look(struct taking *taking, int rc)
 }
 
 /* While nothing changes. */
-static int look(struct taking *taking, const struct box *box, bool still)
+static int look(struct taking *taking, struct box *box, bool still)
 {
     struct scan_ask ask = {.dir = taking->upper,
                            .shut = &taking->shut,

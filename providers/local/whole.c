@@ -248,6 +248,9 @@ int whole_layer(const struct whole_ask *ask, uint64_t top, uint64_t *out,
         *out = filling.layer;
         return 0;
     }
-    *out = layers_ref(ask->layers, top) ? top : 0;
+    if (!layers_ref(ask->layers, top)) {
+        return err_set(err, ESTALE, "a layer of the checkpoint is gone");
+    }
+    *out = top;
     return 0;
 }

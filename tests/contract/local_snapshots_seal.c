@@ -1,10 +1,12 @@
 /* What a session has written becomes a checkpoint's layer as it is. */
 #include "core/clock.h"
+#include "providers/local/box.h"
 #include "providers/local/snapshots.h"
 #include "tests/cmocka.h"
 #include "tests/contract/local_snapshots.h"
 #include "tests/contract/snapshots_model.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +18,31 @@ enum {
     SOME_LEAST = 200,
     MANY = 125
 };
+
+/* How a sandbox's move to another mount ends, for once. */
+static enum {
+    AS_IT_DOES,
+    REFUSED,
+    NOT_TOLD
+} move_ends;
+
+int __real_box_move(const struct box *box, int mount,
+                    const struct limits *limits, struct err *err);
+int __wrap_box_move(const struct box *box, int mount,
+                    const struct limits *limits, struct err *err);
+
+int __wrap_box_move(const struct box *box, int mount,
+                    const struct limits *limits, struct err *err)
+{
+    int rc = move_ends == REFUSED ? err_set(err, EINVAL, "refused")
+                                  : __real_box_move(box, mount, limits, err);
+
+    if (rc == 0 && move_ends == NOT_TOLD) {
+        rc = err_set(err, ETIMEDOUT, "it took too long");
+    }
+    move_ends = AS_IT_DOES;
+    return rc;
+}
 
 static int sh(struct model *model, const char *script, const char *expect)
 {
@@ -290,6 +317,56 @@ static void a_paused_workspace_is_sealed(void **state)
     end(&model);
 }
 
+static void resume(struct model *model)
+{
+    struct err err = ERR_INIT;
+
+    model->bench->limits.deadline_ms = clock_deadline(20000);
+    assert_int_equal(provider_resume(model->bench->provider,
+                                     &model->box.sandbox, &model->bench->limits,
+                                     &err),
+                     0);
+}
+
+/* What was written is copied then; and what will be is not lost. */
+static void a_seal_that_fails_is_undone(void **state)
+{
+    struct model model;
+
+    begin(state, &model);
+    write_many(&model);
+    assert_int_equal(sh(&model, "echo kept >/tmp/kept", ""), 0);
+    move_ends = REFUSED;
+    assert_false(take(&model, 1).moved);
+    assert_int_equal(
+        sh(&model, "cat /tmp/kept many/f1; echo a >a", "kept\n1\n"), 0);
+    assert_true(take(&model, 2).moved);
+    model_check(&model, 1);
+    model_check(&model, 2);
+    end(&model);
+}
+
+/* The sandbox may have what is thrown away for its workspace. */
+static void a_sandbox_that_may_be_elsewhere_is_ended(void **state)
+{
+    struct model model;
+
+    begin(state, &model);
+    write_many(&model);
+    move_ends = NOT_TOLD;
+    assert_false(take(&model, 1).moved);
+    resume(&model);
+    assert_int_equal(sh(&model, "cat many/f1; echo a >a; rm many/f2", "1\n"),
+                     0);
+    assert_true(take(&model, 2).moved);
+    model_check(&model, 1);
+    model_check(&model, 2);
+    bench_reopen(*state);
+    resume(&model);
+    model_check_now(&model, 2);
+    end(&model);
+}
+
 int suite_snapshots_seal(void)
 {
     const struct CMUnitTest tests[] = {
@@ -301,6 +378,8 @@ int suite_snapshots_seal(void)
         cmocka_unit_test(files_with_more_names_stay_one),
         cmocka_unit_test(many_files_with_more_names_are_copied),
         cmocka_unit_test(a_paused_workspace_is_sealed),
+        cmocka_unit_test(a_seal_that_fails_is_undone),
+        cmocka_unit_test(a_sandbox_that_may_be_elsewhere_is_ended),
     };
 
     return cmocka_run_group_tests_name("seal", tests, bench_group_setup,
