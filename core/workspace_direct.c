@@ -40,6 +40,8 @@ static void direct_free(struct workspace *ws)
     direct_fd_drop(&d->root);
     cleanup_fd(&d->dir_fd);
     mutex_done(&d->meeting);
+    mutex_done(&d->inos_lock);
+    ws_inos_free(d->inos);
     ws_done(ws);
     free(d->path);
     free(d);
@@ -171,6 +173,7 @@ int ws_new_direct(const struct provider_root *root, uint64_t number,
         return rc;
     }
     mutex_init(&d->meeting);
+    mutex_init(&d->inos_lock);
     ws_init(&d->base, &direct_ops, &d->root.base);
     d->base.fixed = view->fixed;
     (void)direct_fd_give(&d->root, root->fd); /* Never put: it stays. */

@@ -15,6 +15,7 @@
 #include "core/list.h"
 #include "core/provider_snapshots.h"
 #include "core/workspace_impl.h"
+#include "core/ws_inos.h"
 
 #include <fcntl.h>
 
@@ -61,6 +62,10 @@ struct direct {
     void *parts_arg;
     struct direct_node root;
 
+    /* Of files that have moved with the tree: they keep their numbers. */
+    struct mutex inos_lock; /* The last one. */
+    struct ws_inos *inos;   /* By that. */
+
     /* By base.lock. */
     struct direct_node **buckets;
     size_t n_buckets; /* A power of two. */
@@ -93,7 +98,10 @@ struct direct *direct_tree(const struct direct_node *node);
 /* ---- Attributes: workspace_direct.c, workspace_direct_attr.c ---- */
 
 /** @param d the tree @param attr of a backing file @return its shown number */
-uint64_t direct_ino(const struct direct *d, const struct stat *attr);
+uint64_t direct_ino(struct direct *d, const struct stat *attr);
+/** @param d the tree @param attr of a backing file @param shown its number from
+ *  now on */
+void direct_ino_keep(struct direct *d, const struct stat *attr, uint64_t shown);
 
 /**
  * Turns the attributes of a backing file into those that the mount shows.
@@ -101,7 +109,7 @@ uint64_t direct_ino(const struct direct *d, const struct stat *attr);
  * @param d    the tree
  * @param attr changed in place
  */
-void direct_show(const struct direct *d, struct stat *attr);
+void direct_show(struct direct *d, struct stat *attr);
 
 /** Has the room of a file that lies in parts look as that of a whole one, or
  *  programs would take what lies elsewhere for holes. @param d the tree

@@ -21,7 +21,8 @@ static uint32_t inside(const struct direct *d, uint32_t host, uint32_t base)
     return host >= base && id < d->ids.count ? id : UINT32_MAX;
 }
 
-uint64_t direct_ino(const struct direct *d, const struct stat *attr)
+/* The number but for what has moved. */
+static uint64_t plain_ino(const struct direct *d, const struct stat *attr)
 {
     uint64_t ino = attr->st_ino;
 
@@ -31,7 +32,29 @@ uint64_t direct_ino(const struct direct *d, const struct stat *attr)
     return ws_ino_shown(d->number, ino);
 }
 
-void direct_show(const struct direct *d, struct stat *attr)
+uint64_t direct_ino(struct direct *d, const struct stat *attr)
+{
+    const uint64_t plain = plain_ino(d, attr);
+    uint64_t shown;
+
+    mutex_lock(&d->inos_lock);
+    shown = ws_inos_shown(d->inos, plain, plain);
+    mutex_unlock(&d->inos_lock);
+    return shown;
+}
+
+void direct_ino_keep(struct direct *d, const struct stat *attr, uint64_t shown)
+{
+    const uint64_t plain = plain_ino(d, attr);
+
+    mutex_lock(&d->inos_lock);
+    if (ws_inos_shown(d->inos, plain, plain) != shown) {
+        ws_inos_keep(&d->inos, plain, shown);
+    }
+    mutex_unlock(&d->inos_lock);
+}
+
+void direct_show(struct direct *d, struct stat *attr)
 {
     attr->st_ino = direct_ino(d, attr);
     attr->st_uid = ws_uid_shown(&d->ids, inside(d, attr->st_uid, d->host_uid));

@@ -113,10 +113,12 @@ static bool tell(struct direct_dir *dir, const struct dirent64 *entry,
                  ws_entry_fn *fn, void *arg)
 {
     const struct direct_node *node = direct_node_of(dir->base.node);
-    const struct direct *d = direct_tree(node);
-    struct stat attr = {.st_mode = (mode_t)DTTOIF(entry->d_type)};
+    struct direct *d = direct_tree(node);
+    struct stat attr = {.st_mode = (mode_t)DTTOIF(entry->d_type),
+                        .st_dev = d->root.key.dev,
+                        .st_ino = entry->d_ino};
 
-    attr.st_ino = ws_ino_shown(d->number, entry->d_ino);
+    attr.st_ino = direct_ino(d, &attr);
     if (node == &d->root && strcmp(entry->d_name, "..") == 0) {
         attr.st_ino = node->base.ino; /* Nothing of what lies outside. */
     }

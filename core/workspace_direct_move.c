@@ -1,6 +1,7 @@
 /*
  * A direct tree comes to stand over another directory, which shows the same:
- * its nodes stay, each of the file that has its path there.
+ * its nodes stay, each of the file that has its path there, with the number
+ * under which it was shown.
  */
 #include "core/workspace_direct.h"
 
@@ -122,6 +123,13 @@ static void find(struct mover *mover, int old, int root)
     }
 }
 
+static void keep_number(struct direct *d, const struct direct_node *node)
+{
+    const struct stat attr = {.st_dev = node->key.dev, .st_ino = node->key.ino};
+
+    direct_ino_keep(d, &attr, node->base.ino);
+}
+
 /* One that is not found has a key that no file has. */
 static void change_keys(struct moving *moving, const struct direct_key *root)
 {
@@ -131,6 +139,7 @@ static void change_keys(struct moving *moving, const struct direct_key *root)
     direct_node_unhash_locked(d, &d->root);
     d->root.key = *root;
     direct_node_hash_locked(d, &d->root);
+    keep_number(d, &d->root);
     for (size_t i = 0; i < moving->count; i++) {
         direct_node_unhash_locked(d, moving->movers[i].node);
         moving->movers[i].node->key = moving->movers[i].key;
@@ -145,6 +154,7 @@ static void change_keys(struct moving *moving, const struct direct_key *root)
         }
         if (mover->found) {
             direct_node_hash_locked(d, mover->node);
+            keep_number(d, mover->node);
         }
     }
     mutex_unlock(&d->base.lock);

@@ -16,13 +16,13 @@
 #include "core/remote_cache.h"
 #include "core/remote_data.h"
 #include "core/workspace_impl.h"
+#include "core/ws_inos.h"
 
 enum {
     REMOTE_PATH_SIZE = 4096
 };
 
 struct remote_stage;
-struct remote_inos;
 
 struct remote_node {
     struct ws_node base;
@@ -64,9 +64,10 @@ struct remote {
     struct list fetches; /* Of chunks that are being fetched. */
     struct list staged;  /* Of struct remote_stage, all that are attached. */
     uint64_t staged_bytes;
-    bool contested;           /* Others make files, too. */
-    struct remote_inos *inos; /* NULL: all numbers are the engine's. */
-    bool has_inos;            /* The engine tells numbers. */
+    bool contested;       /* Others make files, too. */
+    struct ws_inos *inos; /* Of files that were made here: those of the
+                           * engine came later. */
+    bool has_inos;        /* The engine tells numbers. */
     struct remote_walk walk;
     unsigned calls;  /* Of the engine, under way. */
     bool sends_kept; /* Somebody sends what is kept. */
@@ -195,18 +196,6 @@ void remote_read_ahead(struct remote *r, const char *path, bool missing);
 MUST_USE ssize_t remote_read_at(struct remote *r, const char *path, void *out,
                                 size_t size, uint64_t offset,
                                 const struct limits *limits, struct err *err);
-
-/* ---- Inode numbers: remote_inos.c; the tree's lock is held ---- */
-
-/** @param r the tree @param theirs the engine's number @return what is shown */
-uint64_t remote_ino_shown(const struct remote *r, uint64_t theirs);
-/** @param r the tree @return a number that no file has */
-uint64_t remote_ino_new(const struct remote *r);
-/** @param r the tree @param theirs the engine's number @param shown what is to
- *  be shown for it from now on */
-void remote_ino_keep(struct remote *r, uint64_t theirs, uint64_t shown);
-/** @param inos freed; NULL is fine */
-void remote_inos_free(struct remote_inos *inos);
 
 /* ---- Nodes: workspace_remote_nodes.c ---- */
 

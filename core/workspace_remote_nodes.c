@@ -94,7 +94,7 @@ int remote_nodes_init(struct remote *r)
 void remote_nodes_done(struct remote *r)
 {
     free(r->buckets);
-    remote_inos_free(r->inos);
+    ws_inos_free(r->inos);
 }
 
 void remote_node_unhash(struct ws_node *base)
@@ -178,7 +178,8 @@ uint64_t remote_ino(struct remote_node *dir, const char *name, uint64_t ino)
     mutex_lock(&r->base.lock);
     if (ino) {
         r->has_inos = true;
-        shown = remote_ino_shown(r, ino);
+        shown =
+            ws_inos_shown(r->inos, ino, ws_ino_shown(r->sandbox.number, ino));
     } else {
         node = find(r, dir, name);
         shown = node ? node->base.ino : 0;
@@ -251,9 +252,13 @@ static struct remote_node *new_node(struct remote *r, struct remote_node *dir,
 static void learn_ino(struct remote *r, struct remote_node *node,
                       uint64_t theirs)
 {
+    const uint64_t none = ws_ino_shown(r->sandbox.number, theirs);
+
     if (theirs && node->theirs != theirs) {
         node->theirs = theirs;
-        remote_ino_keep(r, theirs, node->base.ino);
+        if (ws_inos_shown(r->inos, theirs, none) != node->base.ino) {
+            ws_inos_keep(&r->inos, theirs, node->base.ino);
+        }
     }
 }
 
@@ -280,12 +285,21 @@ struct remote_node *remote_node_find(struct remote_node *dir, const char *name)
     return node;
 }
 
+/* A number that no file has: so large that it is mixed, and no engine's. */
+static uint64_t new_ino(const struct remote *r)
+{
+    static atomic_uint_fast64_t made;
+
+    return ws_ino_shown(r->sandbox.number,
+                        (uint64_t)3 << 62 | atomic_fetch_add(&made, 1));
+}
+
 /* The number of a file that the engine does not have yet. */
 static uint64_t fresh_ino(struct remote_node *dir, const char *name)
 {
     const struct remote *r = remote_tree(dir);
 
-    return r->has_inos ? remote_ino_new(r)
+    return r->has_inos ? new_ino(r)
                        : ws_ino_shown(r->sandbox.number, path_ino(dir, name));
 }
 

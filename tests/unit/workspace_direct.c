@@ -9,6 +9,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
@@ -346,6 +347,65 @@ static void nodes_go_with_a_tree_that_moves(void **state)
     ws_node_unref(other);
 }
 
+static bool note_ino(void *arg, const char *name, const struct stat *attr,
+                     off_t next)
+{
+    uint64_t *ino = arg;
+
+    (void)next;
+    *ino = strcmp(name, "d") == 0 ? attr->st_ino : *ino;
+    return true;
+}
+
+/* What a stat, a lookup and a listing tell are one. */
+static uint64_t ino_of_d(struct fixture *fx)
+{
+    struct ws_node *node = NULL;
+    struct ws_dir *listing = NULL;
+    struct stat attr;
+    uint64_t listed = 0;
+
+    assert_int_equal(ws_lookup(fx->root, "d", &fx->ctx, &node, &attr, &fx->err),
+                     0);
+    assert_int_equal(ws_opendir(fx->root, &fx->ctx, &listing, &fx->err), 0);
+    assert_int_equal(
+        ws_readdir(listing, 0, note_ino, &listed, &fx->ctx, &fx->err), 0);
+    ws_closedir(listing);
+    assert_true(listed == attr.st_ino);
+    assert_int_equal(ws_getattr(node, NULL, &fx->ctx, &attr, &fx->err), 0);
+    assert_true(listed == attr.st_ino);
+    ws_node_unref(node);
+    return listed;
+}
+
+static void numbers_stay_when_a_tree_moves(void **state)
+{
+    struct fixture *fx = *state;
+    struct stat before, after;
+    struct ws_node *node;
+    char command[300];
+    char to[128];
+    uint64_t ino;
+
+    fixture_mkdir(fx, "d");
+    node = fixture_at(fx, "d");
+    ino = ino_of_d(fx);
+    assert_int_equal(ws_getattr(fx->root, NULL, &fx->ctx, &before, &fx->err),
+                     0);
+    (void)snprintf(to, sizeof(to), "%s.to", fx->dir);
+    (void)snprintf(command, sizeof(command), "cp -a %s %s", fx->dir, to);
+    assert_int_equal(system(command), 0);
+    assert_int_equal(
+        ws_move(fx->ws, open(to, O_PATH | O_DIRECTORY | O_CLOEXEC), &fx->err),
+        0);
+    assert_true(ino_of_d(fx) == ino);
+    assert_int_equal(ws_getattr(fx->root, NULL, &fx->ctx, &after, &fx->err), 0);
+    assert_true(before.st_ino == after.st_ino);
+    (void)snprintf(command, sizeof(command), "rm -r %s", to);
+    assert_int_equal(system(command), 0);
+    ws_node_unref(node);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -358,6 +418,7 @@ int main(void)
         FIXTURE_DIRECT_BOTH(an_unlinked_open_file_stays),
         FIXTURE_DIRECT(files_that_are_open_for_writing_are_told),
         FIXTURE_DIRECT_BOTH(nodes_go_with_a_tree_that_moves),
+        FIXTURE_DIRECT(numbers_stay_when_a_tree_moves),
     };
     int failed;
 
