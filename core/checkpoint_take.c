@@ -1,4 +1,5 @@
 /* Taking checkpoints, in the life thread of a session. See checkpoint.h. */
+#include "core/array.h"
 #include "core/buf.h"
 #include "core/checkpoint_priv.h"
 #include "core/clock.h"
@@ -35,17 +36,13 @@ struct keys {
 static int add_key(void *arg, uint64_t key)
 {
     struct keys *keys = arg;
+    void *wide =
+        array_grow(keys->keys, keys->count, &keys->room, sizeof(*keys->keys));
 
-    if (keys->count == keys->room) {
-        size_t room = keys->room ? keys->room * 2 : 64;
-        uint64_t *more = reallocarray(keys->keys, room, sizeof(*more));
-
-        if (!more) {
-            return -ENOMEM;
-        }
-        keys->keys = more;
-        keys->room = room;
+    if (!wide) {
+        return -ENOMEM;
     }
+    keys->keys = wide;
     keys->keys[keys->count++] = key;
     keys->last = key > keys->last ? key : keys->last;
     return 0;

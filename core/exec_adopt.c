@@ -4,6 +4,7 @@
  * queues; of those that ended it may be the output that goes on. See
  * provider_each_kept().
  */
+#include "core/array.h"
 #include "core/clock.h"
 #include "core/exec_priv.h"
 #include "core/registry_priv.h"
@@ -26,17 +27,13 @@ struct adopted {
 
 static bool note(struct adopted *adopted, uint64_t number, uint64_t n)
 {
-    if (adopted->count == adopted->room) {
-        size_t room = adopted->room ? adopted->room * 2 : 16;
-        struct exec_key *list =
-            reallocarray(adopted->list, room, sizeof(*list));
+    void *wide = array_grow(adopted->list, adopted->count, &adopted->room,
+                            sizeof(*adopted->list));
 
-        if (!list) {
-            return false;
-        }
-        adopted->list = list;
-        adopted->room = room;
+    if (!wide) {
+        return false;
     }
+    adopted->list = wide;
     adopted->list[adopted->count++] = (struct exec_key){number, n};
     return true;
 }

@@ -4,6 +4,7 @@
  */
 #include "core/workspace_remote.h"
 
+#include "core/array.h"
 #include "core/cleanup.h"
 #include "core/clock.h"
 #include "core/log.h"
@@ -241,16 +242,13 @@ static int list(struct remote *r, const char *path, const struct limits *limits,
 /* Notes a directory of a tree, whose entries follow. */
 static int add_dir(struct teller *teller, const char *path)
 {
-    if (teller->n == teller->room) {
-        size_t room = teller->room ? teller->room * 2 : 64;
-        char **wide = realloc(teller->dirs, room * sizeof(*wide));
+    void *wide = array_grow((void *)teller->dirs, teller->n, &teller->room,
+                            sizeof(*teller->dirs));
 
-        if (!wide) {
-            return -ENOMEM;
-        }
-        teller->dirs = wide;
-        teller->room = room;
+    if (!wide) {
+        return -ENOMEM;
     }
+    teller->dirs = wide;
     teller->dirs[teller->n] = strdup(path);
     if (!teller->dirs[teller->n]) {
         return -ENOMEM;

@@ -1,6 +1,7 @@
 /* The table of a direct tree's nodes, and where each was last seen. */
 #include "core/workspace_direct.h"
 
+#include "core/array.h"
 #include "core/cleanup.h"
 #include "core/path.h"
 
@@ -509,19 +510,17 @@ static void free_way(struct way *way)
 
 static int way_add(struct way *way, const char *name)
 {
+    void *wide;
+
     if (!name || way->n == DEPTH_MOST) {
         return -ESTALE;
     }
-    if (way->n == way->room) {
-        size_t room = way->room ? way->room * 2 : 8;
-        char **wide = realloc(way->names, room * sizeof(*wide));
-
-        if (!wide) {
-            return -ENOMEM;
-        }
-        way->names = wide;
-        way->room = room;
+    wide =
+        array_grow((void *)way->names, way->n, &way->room, sizeof(*way->names));
+    if (!wide) {
+        return -ENOMEM;
     }
+    way->names = wide;
     way->names[way->n] = strdup(name);
     if (!way->names[way->n]) {
         return -ENOMEM;

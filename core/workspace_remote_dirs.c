@@ -1,6 +1,8 @@
 /* Listings of a remote tree. */
 #include "core/remote_stage.h"
 
+#include "core/array.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -74,17 +76,13 @@ int remote_fsyncdir(struct ws_dir *dir, bool data_only,
 static int gather(void *arg, const struct provider_entry *entry)
 {
     struct remote_dir *list = arg;
+    void *wide =
+        array_grow(list->entries, list->n, &list->room, sizeof(*list->entries));
 
-    if (list->n == list->room) {
-        size_t room = list->room ? list->room * 2 : 64;
-        struct entry *wide = realloc(list->entries, room * sizeof(*wide));
-
-        if (!wide) {
-            return -ENOMEM;
-        }
-        list->entries = wide;
-        list->room = room;
+    if (!wide) {
+        return -ENOMEM;
     }
+    list->entries = wide;
     list->entries[list->n] =
         (struct entry){.name = strdup(entry->name),
                        .type = entry->attr.st_mode & S_IFMT,

@@ -9,6 +9,7 @@
  */
 #include "providers/local/changes.h"
 
+#include "core/array.h"
 #include "core/cleanup.h"
 #include "core/list.h"
 #include "providers/local/below.h"
@@ -91,16 +92,13 @@ static void free_names(struct names *names)
 
 static int add_name(struct names *names, const char *name)
 {
-    if (names->count == names->room) {
-        size_t room = names->room ? names->room * 2 : 16;
-        char **wide = realloc(names->all, room * sizeof(*wide));
+    void *wide = array_grow((void *)names->all, names->count, &names->room,
+                            sizeof(*names->all));
 
-        if (!wide) {
-            return -ENOMEM;
-        }
-        names->all = wide;
-        names->room = room;
+    if (!wide) {
+        return -ENOMEM;
     }
+    names->all = wide;
     names->all[names->count] = strdup(name);
     if (!names->all[names->count]) {
         return -ENOMEM;

@@ -6,6 +6,7 @@
  */
 #include "providers/local/layers.h"
 
+#include "core/array.h"
 #include "core/cancel.h"
 #include "core/cleanup.h"
 #include "core/clock.h"
@@ -88,16 +89,13 @@ static struct layer *find_locked(struct layers *layers, uint64_t id)
 static int add_locked(struct layers *layers, const struct layer *layer)
     REQUIRES(layers->lock)
 {
-    if (layers->count == layers->room) {
-        size_t room = layers->room ? layers->room * 2 : 64;
-        void *wide = realloc(layers->all, room * sizeof(struct layer));
+    void *wide = array_grow(layers->all, layers->count, &layers->room,
+                            sizeof(struct layer));
 
-        if (!wide) {
-            return -ENOMEM;
-        }
-        layers->all = wide;
-        layers->room = room;
+    if (!wide) {
+        return -ENOMEM;
     }
+    layers->all = wide;
     layers->all[layers->count++] = *layer;
     layers->last = layer->id > layers->last ? layer->id : layers->last;
     return 0;

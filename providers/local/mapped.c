@@ -1,6 +1,7 @@
 /* Files that a sandbox has mapped. See mapped.h. */
 #include "providers/local/mapped.h"
 
+#include "core/array.h"
 #include "core/cleanup.h"
 #include "providers/local/below.h"
 #include "providers/local/note.h"
@@ -27,16 +28,13 @@ enum {
 
 static int add_path(struct mapped *mapped, const char *path)
 {
-    if (mapped->path_count + 1 >= mapped->path_room) {
-        size_t room = mapped->path_room ? mapped->path_room * 2 : 16;
-        void *wide = reallocarray(mapped->paths, room, sizeof(char *));
+    void *wide = array_grow((void *)mapped->paths, mapped->path_count + 1,
+                            &mapped->path_room, sizeof(char *));
 
-        if (!wide) {
-            return -ENOMEM;
-        }
-        mapped->paths = wide;
-        mapped->path_room = room;
+    if (!wide) {
+        return -ENOMEM;
     }
+    mapped->paths = wide;
     mapped->paths[mapped->path_count] = strdup(path);
     mapped->paths[mapped->path_count + 1] = NULL;
     return mapped->paths[mapped->path_count++] ? 0 : -ENOMEM;
@@ -44,16 +42,13 @@ static int add_path(struct mapped *mapped, const char *path)
 
 static int add_ino(struct mapped *mapped, uint64_t ino)
 {
-    if (mapped->ino_count == mapped->ino_room) {
-        size_t room = mapped->ino_room ? mapped->ino_room * 2 : 16;
-        void *wide = reallocarray(mapped->inos, room, sizeof(*mapped->inos));
+    void *wide = array_grow(mapped->inos, mapped->ino_count, &mapped->ino_room,
+                            sizeof(*mapped->inos));
 
-        if (!wide) {
-            return -ENOMEM;
-        }
-        mapped->inos = wide;
-        mapped->ino_room = room;
+    if (!wide) {
+        return -ENOMEM;
     }
+    mapped->inos = wide;
     mapped->inos[mapped->ino_count++] = ino;
     return 0;
 }
@@ -200,16 +195,13 @@ struct pids {
 
 static int add_pid(struct pids *pids, long pid)
 {
-    if (pids->count == pids->room) {
-        size_t room = pids->room ? pids->room * 2 : 16;
-        long *wide = reallocarray(pids->pids, room, sizeof(*wide));
+    void *wide =
+        array_grow(pids->pids, pids->count, &pids->room, sizeof(*pids->pids));
 
-        if (!wide) {
-            return -ENOMEM;
-        }
-        pids->pids = wide;
-        pids->room = room;
+    if (!wide) {
+        return -ENOMEM;
     }
+    pids->pids = wide;
     pids->pids[pids->count++] = pid;
     return 0;
 }

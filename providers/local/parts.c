@@ -1,6 +1,7 @@
 /* Reads files in parts. See parts.h. */
 #include "providers/local/parts_priv.h"
 
+#include "core/array.h"
 #include "core/cleanup.h"
 #include "providers/local/below.h"
 
@@ -215,36 +216,31 @@ int parts_find(int store, uint64_t layer, const char *path)
 
 int parts_span_add(struct parts_spans *spans, uint64_t at, uint64_t end)
 {
+    void *wide;
+
     if (spans->count > 0 && spans->all[spans->count - 1].end == at) {
         spans->all[spans->count - 1].end = end;
         return 0;
     }
-    if (spans->count == spans->room) {
-        size_t room = spans->room ? spans->room * 2 : 16;
-        void *wide = realloc(spans->all, room * sizeof(*spans->all));
-
-        if (!wide) {
-            return -ENOMEM;
-        }
-        spans->all = wide;
-        spans->room = room;
+    wide =
+        array_grow(spans->all, spans->count, &spans->room, sizeof(*spans->all));
+    if (!wide) {
+        return -ENOMEM;
     }
+    spans->all = wide;
     spans->all[spans->count++] = (struct parts_span){at, end};
     return 0;
 }
 
 static int add_piece(struct parts *parts, uint64_t at, uint64_t end)
 {
-    if (parts->count == parts->room) {
-        size_t room = parts->room ? parts->room * 2 : 16;
-        void *wide = realloc(parts->pieces, room * sizeof(*parts->pieces));
+    void *wide = array_grow(parts->pieces, parts->count, &parts->room,
+                            sizeof(*parts->pieces));
 
-        if (!wide) {
-            return -ENOMEM;
-        }
-        parts->pieces = wide;
-        parts->room = room;
+    if (!wide) {
+        return -ENOMEM;
     }
+    parts->pieces = wide;
     parts->pieces[parts->count++] = (struct parts_piece){
         .span = {at, end}, .source = parts->source_count - 1};
     return 0;

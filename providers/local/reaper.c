@@ -8,6 +8,7 @@
  */
 #include "providers/local/keeper.h"
 
+#include "core/array.h"
 #include "core/cleanup.h"
 #include "core/clock.h"
 #include "providers/local/wire.h"
@@ -73,17 +74,13 @@ static bool read_process(int proc, const char *name, struct process *out)
 
 static bool add(struct table *table, const struct process *process)
 {
-    if (table->count == table->room) {
-        size_t room = table->room ? table->room * 2 : 64;
-        struct process *list =
-            reallocarray(table->list, room, sizeof(*table->list));
+    void *wide = array_grow(table->list, table->count, &table->room,
+                            sizeof(*table->list));
 
-        if (!list) {
-            return false;
-        }
-        table->list = list;
-        table->room = room;
+    if (!wide) {
+        return false;
     }
+    table->list = wide;
     table->list[table->count++] = *process;
     return true;
 }

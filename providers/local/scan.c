@@ -1,6 +1,7 @@
 /* A look at a layer. See scan.h. */
 #include "providers/local/scan.h"
 
+#include "core/array.h"
 #include "core/cleanup.h"
 #include "providers/local/copy.h"
 #include "providers/local/note.h"
@@ -275,16 +276,13 @@ static int fail(struct look *look, int rc, const char *what)
 
 static int note_linked(struct look *look, struct scan_node *node)
 {
-    if (look->linked_count == look->linked_room) {
-        size_t room = look->linked_room ? look->linked_room * 2 : 64;
-        void *wide = realloc(look->linked, room * sizeof(*look->linked));
+    void *wide = array_grow(look->linked, look->linked_count,
+                            &look->linked_room, sizeof(*look->linked));
 
-        if (!wide) {
-            return -ENOMEM;
-        }
-        look->linked = wide;
-        look->linked_room = room;
+    if (!wide) {
+        return -ENOMEM;
     }
+    look->linked = wide;
     look->linked[look->linked_count++] = node;
     return 0;
 }

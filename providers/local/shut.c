@@ -6,6 +6,7 @@
  */
 #include "providers/local/shut.h"
 
+#include "core/array.h"
 #include "core/cleanup.h"
 #include "core/crash.h"
 #include "providers/local/below.h"
@@ -52,16 +53,13 @@ static int give_mode(int fd, mode_t mode)
 
 static int make_room(struct shut *shut)
 {
-    if (shut->count == shut->room) {
-        size_t room = shut->room ? shut->room * 2 : 16;
-        void *wide = reallocarray(shut->all, room, sizeof(*shut->all));
+    void *wide =
+        array_grow(shut->all, shut->count, &shut->room, sizeof(*shut->all));
 
-        if (!wide) {
-            return -ENOMEM;
-        }
-        shut->all = wide;
-        shut->room = room;
+    if (!wide) {
+        return -ENOMEM;
     }
+    shut->all = wide;
     if (shut->note < 0) {
         shut->note =
             openat(shut->dir, NOTE,

@@ -1,6 +1,7 @@
 /* What differs between states of a workspace. See snapshots.h. */
 #include "providers/local/snapshots_priv.h"
 
+#include "core/array.h"
 #include "core/cleanup.h"
 #include "providers/local/changes.h"
 #include "providers/local/hostdir.h"
@@ -57,20 +58,18 @@ static int open_key(struct span *span, uint64_t key, struct side *side)
 
 static int add_layer(struct span *span, int fd, const char *what)
 {
+    void *wide;
+
     if (fd < 0) {
         return err_errno(span->err, "%s", what);
     }
-    if (span->count == span->room) {
-        size_t room = span->room ? span->room * 2 : 16;
-        void *wide = realloc(span->layers, room * sizeof(*span->layers));
-
-        if (!wide) {
-            (void)close(fd);
-            return err_no_memory(span->err);
-        }
-        span->layers = wide;
-        span->room = room;
+    wide = array_grow(span->layers, span->count, &span->room,
+                      sizeof(*span->layers));
+    if (!wide) {
+        (void)close(fd);
+        return err_no_memory(span->err);
     }
+    span->layers = wide;
     span->layers[span->count++] = fd;
     return 0;
 }

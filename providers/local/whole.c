@@ -7,6 +7,7 @@
  */
 #include "providers/local/whole.h"
 
+#include "core/array.h"
 #include "core/cleanup.h"
 #include "providers/local/below.h"
 #include "providers/local/copy.h"
@@ -41,16 +42,13 @@ static int fail(struct filling *filling, int rc, const char *path)
 
 static int keep_dir(struct filling *filling, const char *path)
 {
-    if (filling->count == filling->room) {
-        size_t room = filling->room ? filling->room * 2 : 8;
-        char **wide = realloc((void *)filling->dirs, room * sizeof(*wide));
+    void *wide = array_grow((void *)filling->dirs, filling->count,
+                            &filling->room, sizeof(*filling->dirs));
 
-        if (!wide) {
-            return -ENOMEM;
-        }
-        filling->dirs = wide;
-        filling->room = room;
+    if (!wide) {
+        return -ENOMEM;
     }
+    filling->dirs = wide;
     filling->dirs[filling->count] = strdup(path);
     return filling->dirs[filling->count++] ? 0 : -ENOMEM;
 }

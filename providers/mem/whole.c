@@ -1,6 +1,8 @@
 /* The file calls of the provider `mem` that save round trips. */
 #include "providers/mem/mem.h"
 
+#include "core/array.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,17 +33,13 @@ static int add_dir(struct copied_tree *copy, const char *parent,
                    const char *name)
 {
     struct copied_dir *dir;
+    void *wide =
+        array_grow(copy->dirs, copy->n, &copy->room, sizeof(*copy->dirs));
 
-    if (copy->n == copy->room) {
-        size_t room = copy->room ? copy->room * 2 : 16;
-        struct copied_dir *wide = realloc(copy->dirs, room * sizeof(*wide));
-
-        if (!wide) {
-            return -ENOMEM;
-        }
-        copy->dirs = wide;
-        copy->room = room;
+    if (!wide) {
+        return -ENOMEM;
     }
+    copy->dirs = wide;
     dir = &copy->dirs[copy->n];
     *dir = (struct copied_dir){.path = NULL};
     if (asprintf(&dir->path, "%s%s%s", parent, parent[0] ? "/" : "", name) <
