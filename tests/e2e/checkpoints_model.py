@@ -58,6 +58,23 @@ def sparse():
     with open(p, "wb") as f:
         f.seek(r.randrange(1 << 22)); f.write(data())
         f.truncate(f.tell() + r.choice([0, 8192]))
+# From 4 MiB on only what changes of a file is kept.
+def bigs(): return [f for f in regular() if os.stat(f).st_size >= 4 << 20]
+def big():
+    if len(bigs()) < 2:
+        with open(new(), "wb") as f: f.write(r.randbytes(5 << 20))
+def patch_big():
+    with open(r.choice(bigs()), "r+b") as f:
+        n = os.fstat(f.fileno()).st_size
+        for _ in range(r.choice([1, 20])):
+            f.seek(r.randrange(n)); f.write(data()[:5000])
+def store_big():
+    with open(r.choice(bigs()), "r+b") as f:
+        with mmap.mmap(f.fileno(), 0) as m:
+            m[r.randrange(len(m))] = r.randrange(256)
+def resize_big():
+    p = r.choice(bigs())
+    os.truncate(p, os.stat(p).st_size + r.choice([-4097, -1, 1, 9000]))
 def rename():
     p = r.choice(files() + dirs()[1:])
     if os.path.isdir(p) or os.lstat(p).st_nlink == 1: os.rename(p, new())
@@ -146,7 +163,7 @@ ops = [create] * 6 + [append, patch, truncate, store, sparse, same_size] * 2 + [
     rename] * 4 + [over, move_into, round_trip, exchange, link, link, symlink,
     fifo, sock, mkdir, mkdir, deep, fill, again, swap, into, whole, chmod,
     chmod_dir, chown, xattr, xattr, unxattr, acl, utime, utime_dir, unlink,
-    unlink, rmtree]
+    unlink, rmtree, big, patch_big, store_big, resize_big]
 def clear():
     for p in os.listdir("."):
         if os.path.isdir(p) and not os.path.islink(p): shutil.rmtree(p)
