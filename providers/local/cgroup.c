@@ -8,13 +8,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 enum {
@@ -211,33 +208,6 @@ int64_t cgroup_count(int group, const char *name, const char *key)
         value = behind_word(text, key);
     }
     return value ? strtoll(value, NULL, 10) : 0;
-}
-
-/* A process that has ended meanwhile may have given its number to one that is
- * nobody's of ours. */
-static void continue_one(int group, const char *pid)
-{
-    AUTO_FD int fd = (int)syscall(SYS_pidfd_open, atoi(pid), 0U);
-
-    if (fd >= 0 && cgroup_has_word(group, "cgroup.procs", pid)) {
-        (void)syscall(SYS_pidfd_send_signal, fd, SIGCONT, NULL, 0U);
-    }
-}
-
-void cgroup_continue(int group)
-{
-    char text[TEXT_SIZE];
-    char *rest = text;
-    const char *pid;
-
-    if (!read_file(group, "cgroup.procs", text, sizeof(text))) {
-        return;
-    }
-    pid = strsep(&rest, "\n");
-    while (pid && pid[0]) {
-        continue_one(group, pid);
-        pid = strsep(&rest, "\n");
-    }
 }
 
 bool cgroup_is(int group, const char *key)

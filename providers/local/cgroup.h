@@ -84,10 +84,6 @@ int cgroup_kill(int group, struct err *err);
  */
 int cgroup_freeze(int group, bool freeze, struct err *err);
 
-/** Has the processes of a group, of which there are few, go on that were
- *  stopped. @param group a group */
-void cgroup_continue(int group);
-
 /**
  * Reads a line of `cgroup.events`.
  *

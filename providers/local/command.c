@@ -15,8 +15,7 @@
 #include <poll.h>
 
 enum {
-    CLOSE_MS = 5000,
-    BIRTH_TURN_MS = 20
+    CLOSE_MS = 5000
 };
 
 /* What a start needs until the command runs; all fds are closed in the end. */
@@ -95,30 +94,6 @@ static int prepare(struct preparation *out, const struct box *box,
     return rc;
 }
 
-/*
- * Process 1 waits for it as well. One that the workload stops before that is
- * let go on: it would hold up all others.
- */
-static int await_birth(const struct running *running, int reply,
-                       const struct limits *limits, struct err *err)
-{
-    struct limits turn = *limits;
-    int rc;
-
-    do {
-        turn.deadline_ms = clock_deadline(BIRTH_TURN_MS);
-        if (turn.deadline_ms > limits->deadline_ms) {
-            turn.deadline_ms = limits->deadline_ms;
-        }
-        err_clear(err);
-        rc = limits_wait(&turn, reply, POLLIN, err);
-        if (rc == -ETIMEDOUT && running->cgroup >= 0) {
-            cgroup_continue(running->cgroup);
-        }
-    } while (rc == -ETIMEDOUT && clock_ms() < limits->deadline_ms);
-    return rc;
-}
-
 /* Hands the command to init and waits until it runs. */
 static int hand_over(struct running *running, struct preparation *preparation,
                      const struct limits *limits, struct err *err)
@@ -136,7 +111,7 @@ static int hand_over(struct running *running, struct preparation *preparation,
     /* So that the end of init shows as the end of the pipe. */
     cleanup_fd(&preparation->fds[WIRE_EXEC_REPLY]);
     if (rc == 0) {
-        rc = await_birth(running, preparation->reply, limits, err);
+        rc = limits_wait(limits, preparation->reply, POLLIN, err);
     }
     if (rc < 0) {
         return rc;

@@ -12,6 +12,7 @@
 #include "core/cleanup.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/netlink.h>
 #include <linux/seccomp.h>
@@ -29,7 +30,8 @@
 #include <sys/syscall.h>
 
 enum {
-    NAME_SIZE = 32
+    NAME_SIZE = 32,
+    SET_DELEGATION = F_SETLEASE + 16, /* fcntl()'s, of Linux 6.19. */
 };
 
 /*
@@ -276,6 +278,27 @@ static int add_core_limit(scmp_filter_ctx context)
     return rc;
 }
 
+/*
+ * Where all sandboxes have one id, files that are common to them are each one's
+ * own: who has a lease of one holds up all who open it. Leases for reading, on
+ * what nobody can write, hold up nobody.
+ */
+static int add_leases(scmp_filter_ctx context)
+{
+    int rc =
+        seccomp_rule_add(context, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(fcntl), 2,
+                         SCMP_A1(SCMP_CMP_MASKED_EQ, UINT32_MAX, F_SETLEASE),
+                         SCMP_A2(SCMP_CMP_MASKED_EQ, UINT32_MAX, F_WRLCK));
+
+    /* The newer kind has what it asks for in memory. */
+    if (rc == 0) {
+        rc = seccomp_rule_add(
+            context, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(fcntl), 1,
+            SCMP_A1(SCMP_CMP_MASKED_EQ, UINT32_MAX, SET_DELEGATION));
+    }
+    return rc;
+}
+
 /* Turns a filter into what the kernel takes. */
 static int compile(scmp_filter_ctx context, struct sock_fprog *out)
 {
@@ -329,7 +352,7 @@ static int build_allow(struct sock_fprog *out)
     return rc;
 }
 
-static int build_deny(struct sock_fprog *out)
+static int build_deny(bool one_id, struct sock_fprog *out)
 {
     scmp_filter_ctx context = seccomp_init(SCMP_ACT_ALLOW);
     int rc = context ? 0 : -ENOMEM;
@@ -350,6 +373,9 @@ static int build_deny(struct sock_fprog *out)
     if (rc == 0) {
         rc = add_core_limit(context);
     }
+    if (rc == 0 && one_id) {
+        rc = add_leases(context);
+    }
     if (rc == 0) {
         rc = compile(context, out);
     }
@@ -357,12 +383,12 @@ static int build_deny(struct sock_fprog *out)
     return rc;
 }
 
-int filter_build(struct filter *out, struct err *err)
+int filter_build(bool one_id, struct filter *out, struct err *err)
 {
     int rc = build_allow(&out->allow);
 
     if (rc == 0) {
-        rc = build_deny(&out->deny);
+        rc = build_deny(one_id, &out->deny);
     }
     return rc < 0 ? err_set(err, -rc, "cannot compile the seccomp filter") : 0;
 }

@@ -221,7 +221,7 @@ static int set_up(struct keeper *keeper, bool again, int ready[WIRE_READY_FDS],
     }
     if (rc == 0) {
         try_group(keeper, why);
-        rc = filter_build(&keeper->filter, err);
+        rc = filter_build(keeper->host.one_id, &keeper->filter, err);
     }
     if (rc == 0) {
         rc = template_open(&keeper->template, err);

@@ -125,11 +125,12 @@ struct filter {
 /**
  * Compiles the filters. In the keeper, once.
  *
- * @param out filled on success; filter_done() frees it
- * @param err filled on failure
+ * @param one_id whether all sandboxes have the same id
+ * @param out    filled on success; filter_done() frees it
+ * @param err    filled on failure
  * @return 0 or a negative errno
  */
-MUST_USE int filter_build(struct filter *out, struct err *err);
+MUST_USE int filter_build(bool one_id, struct filter *out, struct err *err);
 
 /** @param filter as built, or all zero; freed */
 void filter_done(struct filter *filter);
@@ -450,12 +451,11 @@ int reaper_count_running(void);
 
 /* What init works with. */
 struct init_plan {
-    int sock;     /* To the daemon. */
-    int scripts;  /* The directory WIRE_SCRIPTS, to write to. */
-    int oom;      /* Its own oom_score_adj, to write to; -1: none, */
-    int oom_own;  /* and what it was. */
-    bool one_id;  /* Commands have init's own id. */
-    bool borrows; /* They may begin in its memory: borrow.h. */
+    int sock;    /* To the daemon. */
+    int scripts; /* The directory WIRE_SCRIPTS, to write to. */
+    int oom;     /* Its own oom_score_adj, to write to; -1: none, */
+    int oom_own; /* and what it was. */
+    bool one_id; /* Commands have init's own id. */
     const struct filter *filter; /* For commands. */
 };
 

@@ -2,7 +2,6 @@
 #include "providers/local/keeper.h"
 
 #include "core/cleanup.h"
-#include "providers/local/borrow.h"
 #include "providers/local/wire.h"
 
 #include <fcntl.h>
@@ -186,7 +185,6 @@ NORETURN static void be_init(const struct sandbox_plan *plan, int go, int sock,
                               .scripts = INIT_SCRIPTS,
                               .oom = INIT_OOM,
                               .one_id = plan->one_id,
-                              .borrows = borrow_is_safe(),
                               .filter = plan->filter};
     struct wire wire = {.type = WIRE_FAILED};
     struct err err = ERR_INIT;

@@ -2,7 +2,6 @@
 #include "providers/local/spawn.h"
 
 #include "core/cleanup.h"
-#include "providers/local/borrow.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,7 +13,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -169,9 +167,8 @@ static int set_up(const struct birth *birth, struct err *err)
 }
 
 /* The command's process up to its program; says why when it cannot be. */
-NORETURN static void be_command(void *arg)
+NORETURN static void be_command(const struct birth *birth)
 {
-    const struct birth *birth = arg;
     char **argv = birth->request->argv;
     struct err err = ERR_INIT;
     ssize_t n;
@@ -185,9 +182,12 @@ NORETURN static void be_command(void *arg)
     _exit(n == (ssize_t)sizeof(err) ? 127 : 126);
 }
 
-/* With a reaper, which could let nothing go on that is stopped while it waits
- * for it, the child has a copy of its memory. */
-static pid_t clone_command(struct birth *birth)
+/*
+ * The child has a copy of the memory. Were it shared, as vfork's is, the caller
+ * would end with it where memory ends: the kernel passes over such a child and
+ * takes its parent.
+ */
+static pid_t clone_command(const struct birth *birth)
 {
     const int cgroup = birth->fds[WIRE_EXEC_CGROUP];
     struct clone_args args = {.exit_signal = SIGCHLD};
@@ -196,13 +196,6 @@ static pid_t clone_command(struct birth *birth)
     if (cgroup >= 0) {
         args.flags = CLONE_INTO_CGROUP;
         args.cgroup = (__u64)cgroup;
-    }
-    if (cgroup >= 0 && birth->plan->borrows) {
-        pid = borrow_clone(&args, be_command, birth);
-        /* The child's. */
-        environ = NULL;
-        (void)prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
-        return pid;
     }
     pid = (pid_t)syscall(SYS_clone3, &args, sizeof(args));
     if (pid == 0) {

@@ -20,6 +20,7 @@
 enum {
     SKIPPED = 77,
     BIRTHS = 20,
+    OTHERS = 3,
     SOON_MS = 10000,
 };
 
@@ -201,6 +202,38 @@ static pid_t find_keeper(void)
     return found;
 }
 
+/* What is common to all is of the one id, which may ask for leases of it. */
+static void nobody_holds_up_whoever_opens_what_is_common(void **state)
+{
+    static const char hold[] =
+        "perl -e '$SIG{IO} = q(IGNORE); open(F, q(</etc/passwd)); "
+        "$| = 1; fcntl(F, 1024, 1); print qq(up\n); "
+        "sleep 99'";
+    struct bench_room *room = *state;
+    struct bench_box boxes[OTHERS];
+    struct bench_run holder;
+
+    for (size_t i = 0; i < OTHERS; i++) {
+        bench_create(&room->bench, &boxes[i]);
+    }
+    (void)bench_script(&room->bench, &boxes[0], hold, &holder);
+    bench_says(&holder, "up\n");
+    for (size_t i = 0; i < OTHERS; i++) {
+        int64_t begin = clock_ms();
+
+        assert_int_equal(
+            bench_sh(&room->bench, &boxes[i], "cat /etc/passwd >/dev/null", ""),
+            0);
+        assert_true(clock_ms() - begin < SOON_MS);
+    }
+    cancel_fire(&holder.cancel);
+    bench_closed(&holder);
+    bench_run_done(&holder);
+    for (size_t i = 0; i < OTHERS; i++) {
+        bench_destroy(&room->bench, &boxes[i]);
+    }
+}
+
 /* Process 1 waits for each: one that stays stopped would be the last. */
 static void a_command_that_is_stopped_at_its_birth_is_let_go_on(void **state)
 {
@@ -268,6 +301,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(no_command_changes_the_script_of_another),
         cmocka_unit_test(who_kills_its_reaper_dies_with_it),
         cmocka_unit_test(a_stopped_reaper_ends_with_its_command),
+        cmocka_unit_test(nobody_holds_up_whoever_opens_what_is_common),
         cmocka_unit_test(a_command_that_is_stopped_at_its_birth_is_let_go_on),
     };
     const struct CMUnitTest alone[] = {
