@@ -77,21 +77,26 @@ int tree_leave_old(struct err *err)
 static int copy_root(const struct template *template, int mounts, int *out,
                      struct err *err)
 {
-    int fd = -1;
+    AUTO_FD int fd = -1;
+    int rc = 0;
 
-    if (setns(mounts, CLONE_NEWNS) == 0) {
-        fd = open_tree(AT_FDCWD, "/",
-                       OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE);
+    if (setns(mounts, CLONE_NEWNS) < 0) {
+        return err_errno(err, "cannot enter the template's mounts");
     }
+    fd = open_tree(AT_FDCWD, "/",
+                   OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE);
     if (fd < 0) {
-        return err_errno(err, "cannot copy the root directory");
+        rc = err_errno(err, "cannot copy the root directory");
     }
-    *out = fd;
+    /* Also after a failure: the next template is made of the machine's. */
     if (setns(template->home, CLONE_NEWNS) < 0 || fchdir(template->root) < 0 ||
         chroot(".") < 0) {
         return err_errno(err, "cannot come back to the keeper's own mounts");
     }
-    return 0;
+    if (rc == 0) {
+        *out = TAKE_FD(fd);
+    }
+    return rc;
 }
 
 static int copy_workspace(int workspace, int *out, struct err *err)
