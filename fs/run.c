@@ -37,6 +37,7 @@ struct run {
     int signals;
     int command; /* execs/N */
     uint64_t n;
+    int die_of; /* What ended the command and is to end us; 0: nothing. */
 };
 
 /* Reads a file from an offset to its end. */
@@ -316,6 +317,19 @@ static int tell_failure(struct run *run, bool ran, int *out, struct err *err)
     return rc;
 }
 
+/* A shell goes on with its loop after a program that ended by itself, so what
+ * came to us and ended the command ends us, too. SIGQUIT leaves a core. */
+static int find_die_of(const struct run_followed *followed, int code)
+{
+    int taken = followed->taken;
+
+    if (taken && taken != SIGQUIT && !followed->unread &&
+        (code == 128 + taken || code == 128 + followed->signal)) {
+        return taken;
+    }
+    return 0;
+}
+
 static int read_end(struct run *run, const struct run_followed *followed,
                     int *out, struct err *err)
 {
@@ -336,6 +350,7 @@ static int read_end(struct run *run, const struct run_followed *followed,
     } else if (rc == 0) {
         *out = (int)strtol(code.data, NULL, 10);
     }
+    run->die_of = rc == 0 ? find_die_of(followed, *out) : 0;
     buf_done(&status);
     buf_done(&code);
     return rc;
@@ -343,7 +358,7 @@ static int read_end(struct run *run, const struct run_followed *followed,
 
 static int run_all(struct run *run, int *out, struct err *err)
 {
-    struct run_followed followed = {0, false};
+    struct run_followed followed = {0, 0, false};
     int rc = ask(run, err);
 
     if (rc == 0) {
@@ -354,6 +369,17 @@ static int run_all(struct run *run, int *out, struct err *err)
         rc = print_result(run, err);
     }
     return rc < 0 ? rc : read_end(run, &followed, out, err);
+}
+
+static void die_of(int number)
+{
+    sigset_t set;
+
+    (void)signal(number, SIG_DFL);
+    (void)raise(number);
+    (void)sigemptyset(&set);
+    (void)sigaddset(&set, number);
+    (void)sigprocmask(SIG_UNBLOCK, &set, NULL);
 }
 
 /* Files that we open must not take the places of closed ones. */
@@ -393,5 +419,8 @@ int run_main(int argc, char **argv)
         (void)fprintf(stderr, "sessionfs run: %s\n", err.msg);
     }
     run_args_done(&run.args);
+    if (run.die_of) {
+        die_of(run.die_of);
+    }
     return code;
 }

@@ -43,13 +43,15 @@ static const char help[] =
     "  -h, --help         print this text\n"
     "\n"
     "A standard input that is no terminal is read to its end, under 6 MiB,\n"
-    "before the command starts, and is its input then. INT, TERM, HUP and\n"
-    "QUIT go to the command; a second one kills it. It is also ended when its\n"
-    "output cannot be written any more.\n"
+    "before the command starts, and is its input then. A terminal is not\n"
+    "passed on: the command's input is empty then. INT, TERM, HUP and QUIT go\n"
+    "to the command; a second one kills it. It is also ended when its output\n"
+    "cannot be written any more.\n"
     "\n"
-    "Exit status: the command's; 128 + n after signal n; 124 after the\n"
-    "timeout; 125 when it could not be run or followed, 126 when COMMAND is\n"
-    "no program, 127 when it, or DIR, is not there.\n";
+    "Exit status: the command's; 128 + n after signal n, or that signal\n"
+    "itself where it came to this program; 124 after the timeout; 125 when it\n"
+    "could not be run or followed, 126 when COMMAND is no program, 127 when\n"
+    "it, or DIR, is not there.\n";
 
 void run_args_help(void)
 {

@@ -133,6 +133,9 @@ static void take_signal(struct follow *follow)
 
     if (read(follow->signals, &info, sizeof(info)) == sizeof(info)) {
         follow->due = again ? SIGKILL : (int)info.ssi_signo;
+        if (!follow->followed.taken) {
+            follow->followed.taken = (int)info.ssi_signo;
+        }
     }
 }
 

@@ -8,6 +8,7 @@
 
 /* How it went. */
 struct run_followed {
+    int taken;   /* The first signal that came to us; 0: none. */
     int signal;  /* The last that the command was sent; 0: none. */
     bool unread; /* An output was closed by its reader. */
 };

@@ -122,7 +122,7 @@ static const struct script common[] = {
             "print(end(b), a.poll(), read(\"execs/2/status\"), end=\"\")\n"
             "a.terminate()\n"
             "print(end(a))\n"),
-     "(130, '', '') None killed\n(143, '', '')\n"},
+     "(-2, '', '') None killed\n(-15, '', '')\n"},
     {"two sessions run side by side",
      "mkdir $S-2\n" PYTHON(
          "nap = os.environ[\"NAP\"]\n"
@@ -136,7 +136,7 @@ static const struct script common[] = {
             "running(1)\n"
             "a.send_signal(signal.SIGINT)\n"
             "print(end(a), read(\"execs/1/status\"))\n"),
-     "(130, '', '') killed\n\n"},
+     "(-2, '', '') killed\n\n"},
     {"a reader that goes away ends it",
      RUN "-c \"echo a\n$NAP$NAP$NAP$NAP$NAP\" | head -n 1\n"
          "echo ${PIPESTATUS[0]}; cat execs/1/status",
@@ -268,14 +268,14 @@ static const struct script live[] = {
             "time.sleep(0.01)\n"
             "a.send_signal(signal.SIGINT)\n"
             "print(end(a)[0], gone(\"1231\"), gone(\"1232\"))\n"),
-     "130 True True\n"},
+     "-2 True True\n"},
     {"TERM and HUP, too",
      PYTHON("for n in signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT:\n"
             "    a = popen(\"-c\", \"echo a; sleep 1233\")\n"
             "    line(a)\n"
             "    a.send_signal(n)\n"
             "    print(end(a)[0], gone(\"1233\"))\n"),
-     "143 True\n129 True\n131 True\n"},
+     "-15 True\n-1 True\n131 True\n"},
     {"a second Ctrl-C kills what ignores the first",
      PYTHON("a = popen(\"bash\", \"-c\", \"trap \\\"echo b\\\" INT; echo a;"
             " while :; do sleep 0.05; done\")\n"
@@ -284,7 +284,7 @@ static const struct script live[] = {
             "print(line(a), end=\"\")\n"
             "a.send_signal(signal.SIGINT)\n"
             "print(end(a)[0])\n"),
-     "a\nb\n137\n"},
+     "a\nb\n-2\n"},
     {"a command that handles Ctrl-C has its own exit code",
      PYTHON("a = popen(\"bash\", \"-c\", \"trap \\\"exit 7\\\" INT; echo a;"
             " while :; do sleep 0.05; done\")\n"
@@ -311,7 +311,19 @@ static const struct script live[] = {
             "os.write(fd, b\"\\x03\")\n"
             "print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]),"
             " gone(\"1234\"))\n"),
-     "130 True\n"},
+     "-2 True\n"},
+    {"Ctrl-C ends a shell's loop, too",
+     PYTHON("import pty\n"
+            "pid, fd = pty.fork()\n"
+            "if pid == 0:\n"
+            "    os.execvp(\"bash\", [\"bash\", \"-c\", \"for i in 1 2 3; do "
+            "\\\"$SESSIONFS\\\" run \\\"$S\\\" sleep 1235; done\"])\n"
+            "while not alive(\"1235\"): time.sleep(0.01)\n"
+            "os.write(fd, b\"\\x03\")\n"
+            "print(gone(\"1235\"),"
+            " os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))\n"
+            "print(*sorted(os.listdir(S + \"/execs\")))\n"),
+     "True -2\n1 last\n"},
     {"an endless output ends with its reader",
      RUN "yes | head -n 1; echo ${PIPESTATUS[0]}; cat execs/1/status\n" RUN
          "-c 'yes >&2' 2>&1 >/dev/null | head -n 1; echo ${PIPESTATUS[0]}",
@@ -330,7 +342,7 @@ static const struct script live[] = {
          "time.sleep(0.3)\n"
          "a.send_signal(signal.SIGINT)\n"
          "print(end(a)[0])\n"),
-     "130\n"},
+     "-2\n"},
 };
 
 static void streams_and_obeys_signals(void **state)
