@@ -10,6 +10,7 @@
 #include "core/registry_priv.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <signal.h>
 
 static int save_end(struct exec *exec, const struct exec_info *info,
@@ -229,6 +230,19 @@ static void read_result(const struct command_result *result,
                   "the engine cannot say how the command ended");
 }
 
+/* Whose limit it was, the command's or its session's, is one to whoever reads
+ * it. */
+static void tell_timeout(struct exec *exec, struct exec_info *info)
+{
+    struct err none = ERR_INIT;
+    int64_t ms = 0;
+
+    if (exec_timeout(exec, &ms, &none) == 0 && ms) {
+        (void)err_set(&info->err, ETIMEDOUT,
+                      "it was ended after its timeout of %" PRId64 " ms", ms);
+    }
+}
+
 /* A checkpoint is due after each command, however it ended. */
 static void checkpoint(struct exec *exec, struct exec_info *info,
                        struct checkpoint *made)
@@ -280,6 +294,8 @@ static void conclude(struct exec *exec, bool current)
     read_result(&exec->result, &info);
     if (info.status == EXEC_LOST) {
         session_doubt(exec->job.session);
+    } else if (info.status == EXEC_TIMEOUT && !info.err.code) {
+        tell_timeout(exec, &info);
     }
     checkpoint(exec, &info, &made);
     if (exec->log_err.code) {

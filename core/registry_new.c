@@ -4,12 +4,14 @@
 #include "core/json.h"
 #include "core/registry_priv.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
 
 enum {
     RANDOM_SIZE = 8,
     ATTEMPTS = 16, /* At an id that is free. */
+    SHOWN = 64,    /* Of one that is refused. */
 };
 
 static int random_id(char id[SESSION_ID_SIZE], struct err *err)
@@ -54,15 +56,13 @@ static int make(struct registry *registry, struct request *request,
 static int set_id(struct request *request, const char *id, size_t size,
                   struct err *err)
 {
-    if (size >= sizeof(request->id) || memchr(id, '\0', size)) {
-        size = 0;
-    }
-    memcpy(request->id, id, size);
-    request->id[size] = '\0';
-    return session_id_valid(request->id)
-               ? 0
-               : err_set(err, EINVAL,
-                         "'id' is not one that a session may have");
+    const bool fits = size < sizeof(request->id) && !memchr(id, '\0', size);
+    int rc;
+
+    (void)snprintf(request->id, sizeof(request->id), "%.*s",
+                   fits ? (int)size : 0, id);
+    rc = registry_check_id(request->id, err);
+    return rc < 0 ? err_wrap(err, rc, "id '%.*s'", SHOWN, id) : 0;
 }
 
 /* ---- PROFILE [ID] ---- */

@@ -32,6 +32,7 @@ int session_changes(struct session *session, const struct provider_span *span,
         return err_set(err, EFBIG, "what changed takes over %zu bytes to tell",
                        out->cap);
     }
+    err->notable = rc < 0; /* Not that of a file that is not for it. */
     if (rc == 0 && !span->from && !span->to) {
         mutex_lock(&session->lock);
         session->changes_size = out->size;

@@ -301,7 +301,10 @@ static int refuse_stop(struct session *session, struct err *err)
     uint64_t waits = runs ? 0 : oldest(session, EXEC_QUEUED);
 
     if (runs) {
-        return err_set(err, EBUSY, "command %" PRIu64 " runs", runs);
+        return err_set(err, EBUSY,
+                       "command %" PRIu64 " runs; echo KILL > execs/%" PRIu64
+                       "/signal ends it",
+                       runs, runs);
     }
     return waits ? err_set(err, EBUSY, "command %" PRIu64 " is about to run",
                            waits)

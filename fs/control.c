@@ -261,9 +261,38 @@ static void control_lookup(fuse_req_t req, struct inode *dir, const char *name)
     find_node(req, "lookup", dir, name);
 }
 
-static int no_change(struct err *err)
+/* Refuses what would change the names of a directory. */
+static void fail_names(fuse_req_t req, const char *op, const struct inode *dir,
+                       const char *name)
 {
-    return err_set(err, EPERM, "names here are fixed");
+    const struct node_children *children = control_node(dir).row->children;
+    bool makes = children && (children->make || children->start);
+    struct err err = ERR_INIT;
+
+    (void)err_set(&err, EPERM, "%s",
+                  makes ? "only mkdir makes something here"
+                        : "names here are fixed");
+    fail_change(req, op, dir, name, &err);
+}
+
+static void control_getxattr(fuse_req_t req, struct inode *inode,
+                             const char *name, size_t size)
+{
+    struct reply_about what = control_about("getxattr", inode, NULL, false);
+    struct err err = ERR_INIT;
+
+    (void)name;
+    (void)size;
+    what.probe = true;
+    reply_err(req, &what, err_set(&err, EOPNOTSUPP, "not for this file"), &err);
+}
+
+static void control_create(fuse_req_t req, struct inode *dir, const char *name,
+                           mode_t mode, struct fuse_file_info *fi)
+{
+    (void)mode;
+    (void)fi;
+    fail_names(req, "create", dir, name);
 }
 
 /* A mkdir that takes time. */
@@ -356,8 +385,7 @@ static void control_mkdir(fuse_req_t req, struct inode *dir, const char *name,
         return;
     }
     if (!children || !children->make) {
-        (void)no_change(&err);
-        fail(req, "mkdir", dir, name, &err);
+        fail_names(req, "mkdir", dir, name);
         return;
     }
     rc = begin(req, &parent, &ctx, &err);
@@ -381,8 +409,7 @@ static void control_rmdir(fuse_req_t req, struct inode *dir, const char *name)
     int rc;
 
     if (!children || !children->remove) {
-        (void)no_change(&err);
-        fail(req, "rmdir", dir, name, &err);
+        fail_names(req, "rmdir", dir, name);
         return;
     }
     rc = begin(req, &parent, &ctx, &err);
@@ -429,8 +456,7 @@ static void control_rename(fuse_req_t req, struct inode *dir, const char *name,
     struct err err = ERR_INIT;
 
     if (dir != new_dir || !children || !children->rename) {
-        (void)no_change(&err);
-        fail(req, "rename", dir, name, &err);
+        fail_names(req, "rename", dir, name);
         return;
     }
     if (rename_child(req, &parent, name, new_name, flags, &err) < 0) {
@@ -550,6 +576,8 @@ const struct fs_part control_part = {
     .getattr = control_getattr,
     .setattr = control_setattr,
     .readlink = control_readlink,
+    .create = control_create,
+    .getxattr = control_getxattr,
     .mkdir = control_mkdir,
     .rmdir = control_rmdir,
     .rename = control_rename,

@@ -227,6 +227,7 @@ static int find_span(const struct node_ctx *ctx, const char *name,
     int rc = checkpoint_find(ctx->session, dots ? dots + 2 : name, &to, err);
 
     if (rc < 0) {
+        err->notable = true; /* Nothing is listed here: it was meant. */
         return rc;
     }
     if (!dots) {

@@ -64,6 +64,14 @@ static void checkpoints_start(const struct node_ctx *ctx, const char *name,
     checkpoint_take(ctx->session, name, &ctx->caller, done, arg);
 }
 
+static int checkpoints_remove(const struct node_ctx *ctx, const char *name,
+                              struct err *err)
+{
+    (void)ctx;
+    return err_set(err, EPERM, "echo drop %.64s > checkpoints.log removes it",
+                   name);
+}
+
 static const struct node_row checkpoint_row = {
     .name = "NAME",
     .id = FILES_ID_CHECKPOINT,
@@ -77,6 +85,7 @@ const struct node_children files_checkpoints = {
     .find = checkpoints_find,
     .list = checkpoints_list,
     .start = checkpoints_start,
+    .remove = checkpoints_remove,
 };
 
 /* ---- checkpoints.log ---- */

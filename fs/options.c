@@ -239,7 +239,19 @@ static int parse_path(const char *text, char out[PATH_MAX], struct err *err)
     return 0;
 }
 
-static int parse_flag(struct options *options, int flag, struct err *err)
+/* A letter may stand among others, before or behind the word. */
+static int tell_unknown(char **argv, struct err *err)
+{
+    const char *word = argv[optind - 1];
+    char letter[] = {'-', (char)optopt, '\0'};
+
+    return err_set(err, EINVAL, "unknown option '%.64s'\n%s",
+                   optopt && strncmp(word, "--", 2) != 0 ? letter : word,
+                   usage);
+}
+
+static int parse_flag(struct options *options, int flag, char **argv,
+                      struct err *err)
 {
     switch (flag) {
     case 'f':
@@ -267,7 +279,7 @@ static int parse_flag(struct options *options, int flag, struct err *err)
     case ':':
         return err_set(err, EINVAL, "an option lacks its value\n%s", usage);
     default:
-        return err_set(err, EINVAL, "unknown option\n%s", usage);
+        return tell_unknown(argv, err);
     }
 }
 
@@ -344,7 +356,7 @@ static int parse_args(int argc, char **argv, struct options *options,
     opterr = 0;
     do {
         flag = getopt_long(argc, argv, spelling.letters, spelling.names, NULL);
-        rc = flag == -1 ? 0 : parse_flag(options, flag, err);
+        rc = flag == -1 ? 0 : parse_flag(options, flag, argv, err);
     } while (flag != -1 && rc == 0);
     if (rc < 0 || options->help || options->version) {
         return rc;

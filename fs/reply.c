@@ -58,7 +58,9 @@ static void count(struct fs *fs, int code)
 void reply_note(struct fs *fs, const struct reply_about *about,
                 const struct caller *caller, const struct err *err)
 {
-    count(fs, err->code);
+    if (!about->probe || (err->code != EOPNOTSUPP && err->code != ENODATA)) {
+        count(fs, err->code);
+    }
     if (is_ordinary(err->code) && !about->always && !err->notable) {
         log_it(LOG_LEVEL_DEBUG, about, caller, err);
         return;

@@ -21,6 +21,8 @@ struct reply_about {
     uint64_t exec_n;         /* 0: none. */
     bool always;             /* Recorded whatever the errno is. */
     bool recorded;           /* It is in `error` already. */
+    bool probe;              /* The kernel asks by itself, before each write:
+                                that there is no such thing is not counted. */
 };
 
 /**

@@ -16,7 +16,11 @@ static struct cancel never = CANCEL_NEVER;
 static struct reply_about about_of(const struct wcall *call)
 {
     struct reply_about about = {
-        .op = call->kind->name, .session = call->session, .name = call->name};
+        .op = call->kind->name,
+        .session = call->session,
+        .name = call->name,
+        .probe = call->kind->probe,
+    };
 
     return about;
 }

@@ -40,6 +40,7 @@ struct wcall_kind {
     const char *name;
     enum session_need need;
     bool data;  /* Reads or writes file data, which is a use of the sandbox. */
+    bool probe; /* As in struct reply_about. */
     bool looks; /* That a name is not there is an answer. */
     int late; /* Answers it after PARK_LOCKED_MS, since the kernel holds a lock:
                  EINPROGRESS where the work goes on, else ETIMEDOUT. 0: no lock

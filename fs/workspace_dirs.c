@@ -315,6 +315,7 @@ void workspace_getxattr(fuse_req_t req, struct inode *inode, const char *name,
                         size_t size)
 {
     static const struct wcall_kind kind = {.name = "getxattr",
+                                           .probe = true,
                                            .need = SESSION_LOOK,
                                            .run = run_getxattr,
                                            .empty = empty_getxattr,

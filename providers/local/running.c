@@ -180,6 +180,14 @@ static void drain(struct running_stream *stream)
     }
 }
 
+/* Itself, or the program that its shell ran last. */
+static bool ended_by(const struct command_result *result, int number)
+{
+    return result->end == COMMAND_KILLED
+               ? result->signal == number
+               : result->end == COMMAND_EXITED && result->code == 128 + number;
+}
+
 /* One that went well met no limit, whatever another did. */
 static void note_limit(struct running *running)
 {
@@ -192,7 +200,7 @@ static void note_limit(struct running *running)
     }
     if (box_met_limit(running->box, &why)) {
         result->why = why;
-    } else if (result->end == COMMAND_KILLED && result->signal == SIGXFSZ) {
+    } else if (ended_by(result, SIGXFSZ)) {
         (void)err_set(&result->why, EDQUOT,
                       "file_size_bytes: a file was to be longer than %" PRId64
                       " bytes",

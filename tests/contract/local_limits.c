@@ -177,6 +177,28 @@ static void each_process_and_each_directory_is_held(void **state)
     }
 }
 
+static void who_writes_too_long_a_file_is_told(void **state)
+{
+    static const char *const scripts[] = {
+        "exec head -c 5M /dev/zero >long",
+        "head -c 5M /dev/zero >long",
+    };
+    struct room *room = *state;
+
+    for (size_t i = 0; i < ARRAY_SIZE(scripts); i++) {
+        struct command_result result;
+        struct bench_run run;
+
+        (void)bench_script(&room->bench, &room->hog, scripts[i], &run);
+        result = bench_exited(&run);
+        bench_closed(&run);
+        bench_run_done(&run);
+        assert_int_equal(result.why.code, EDQUOT);
+        assert_non_null(strstr(result.why.msg, "file_size_bytes: "));
+    }
+    assert_int_equal(bench_sh(&room->bench, &room->hog, "rm long", ""), 0);
+}
+
 /* It was killed in time, and the words name the key. */
 static void is_stopped(struct bench_run *run, int64_t begin, int code,
                        const char *key)
@@ -521,6 +543,7 @@ int main(void)
         IN_ROOM(all_limits_are_told),
         IN_ROOM(a_limit_out_of_its_range_makes_no_sandbox),
         IN_ROOM(each_process_and_each_directory_is_held),
+        IN_ROOM(who_writes_too_long_a_file_is_told),
         IN_ROOM(who_fills_the_disk_is_ended_and_can_clear_it),
         IN_ROOM(output_counts_too),
         IN_ROOM(who_fills_it_from_the_background_is_ended_too),

@@ -85,9 +85,13 @@ static const struct script looked_at[] = {
      "    except OSError as e: print(e.errno)\n"
      "END\n"
      "cd ../..; rmdir checkpoints/it 2>&1 | grep -o 'Operation not perm.*'\n"
+     "tail -n 1 error | cut -d ' ' -f 2-3,5-; cat changes/none 2>/dev/null\n"
+     "tail -n 1 error | cut -d ' ' -f 2-3,5-\n"
      "rm -rf checkpoints 2> /dev/null; find checkpoints -delete 2> /dev/null\n"
      "cat checkpoints/it/d/f\n",
-     "30\n30\n18\n30\nOperation not permitted\nf\n"},
+     "30\n30\n18\n30\nOperation not permitted\n"
+     "rmdir \"it\" EPERM echo drop it > checkpoints.log removes it\n"
+     "lookup \"none\" ENOENT no such checkpoint: 'none'\nf\n"},
     {"inode numbers are a file's own, and stay",
      "in_write f one; in_write g two\n"
      "stat -c %i workspace/f checkpoints/1/f checkpoints/2/f checkpoints/1 \\\n"

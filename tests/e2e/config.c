@@ -54,9 +54,14 @@ static const struct script news[] = {
     {"the reason is at the top",
      "echo none 2>/dev/null > $M/new; tail -n 1 $M/error | cut -d ' ' -f 2-3,5-"
      "\necho default 'a/b' 2>/dev/null > $M/new; tail -n 1 $M/error | "
-     "cut -d ' ' -f 5-",
+     "cut -d ' ' -f 5-\n"
+     "(touch $M/sessions/f; mkdir $M/d) 2>/dev/null; tail -n 2 $M/error | "
+     "cut -d ' ' -f 2-3,5-",
      "write \"new\" ENOENT there is no profile 'none'\n"
-     "EINVAL 'id' is not one that a session may have\n"},
+     "EINVAL id 'a/b': a session's name is up to 64 of A-Z a-z 0-9 . _ - and "
+     "begins with a letter or digit\n"
+     "create \"f\" EPERM only mkdir makes something here\n"
+     "mkdir \"d\" EPERM names here are fixed\n"},
     {"an id that is taken",
      "echo default n4 > $M/new; (echo default n4 > $M/new) 2>&1 | "
      "grep -o 'File exists'; rmdir ../n4",

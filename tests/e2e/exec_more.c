@@ -42,8 +42,8 @@ static const struct script background[] = {
      "1\n0\necho out\nout\n0\nexited\n3\n"},
     {"its timeout",
      BG "t=$(ms); bg \"$NAP$NAP$NAP$NAP\" 200; cat execs/1/wait; "
-        "cat execs/1/status; echo $(($(ms) - t < 2400))\n",
-     "1\n124\ntimeout\n1\n"},
+        "cat execs/1/status execs/1/error; echo $(($(ms) - t < 2400))\n",
+     "1\n124\ntimeout\nit was ended after its timeout of 200 ms\n1\n"},
     {"the end of a quick one is not its answer",
      BG "for i in 1 2 3; do bg true; cat execs/$i/wait; done",
      "1\n0\n2\n0\n3\n"

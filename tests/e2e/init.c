@@ -130,7 +130,10 @@ static void a_hanging_one_is_ended_by_a_signal(void **state)
     expect_text(in("status"), "starting\n");
     assert_int_equal(put(in("status"), "paused").write, EBUSY);
     assert_int_equal(put(in("status"), "absent").write, EBUSY);
-    expect_shell("grep -c 'EBUSY command 1 runs' error", "2\n");
+    expect_shell(
+        "grep -c 'EBUSY command 1 runs; echo KILL > execs/1/signal ends it' "
+        "error",
+        "2\n");
     put_ok(in("execs/1/signal"), "KILL");
     assert_int_equal(child_end(&child, TOOLS_SOON_MS), EIO);
     expect_text(in("execs/1/status"), "killed\n");

@@ -188,6 +188,8 @@ refused 'the state directory lies in the mount point' \
     "$program" -o "state=$mnt/state" "$mnt"
 refused "unknown option 'colour'" \
     mount -t fuse.sessionfs none "$mnt" -o "$state,colour=red"
+refused "unknown option '--bogus'" "$program" --bogus "$mnt"
+refused "unknown option '-x'" "$program" -fx "$mnt"
 refused 'is not registered' \
     mount -t fuse.sessionfs none "$mnt" -o "$state,provider=nobody"
 exit $failed

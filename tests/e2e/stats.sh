@@ -138,6 +138,8 @@ done
 # shellcheck disable=SC2086  # words
 wait $pids
 check
+# The kernel asks for an attribute before each write.
+is 'sessionfs_failed_operations_total{errno="EOPNOTSUPP"}' ''
 is sessionfs_commands_running 0
 is sessionfs_commands_queued 0
 is sessionfs_parked_requests 0
