@@ -51,6 +51,18 @@ static void a_sandbox_that_keeps_none_runs_commands_all_the_same(void **state)
                  "execs/1/result.json:0\nerror:2\n");
 }
 
+/* EOPNOTSUPP is an everyday answer, but not here. */
+static void changes_that_cannot_be_told_say_so(void **state)
+{
+    (void)state;
+    put_ok(in("workspace/g"), "one\n");
+    mnt_fault(mnt.id, "changes", "errno EOPNOTSUPP");
+    expect_shell("cat changes/base 2>&1 | grep -o 'not supported'\n"
+                 "tail -n 1 error | cut -d ' ' -f 2-3,5-\n",
+                 "not supported\n"
+                 "open \"base\" EOPNOTSUPP changes was told to fail\n");
+}
+
 static void what_could_not_be_gathered_is_told_and_tried_again(void **state)
 {
     (void)state;
@@ -260,6 +272,7 @@ static const struct CMUnitTest tests[] = {
     e2e_test(what_could_not_be_gathered_is_told_and_tried_again),
     e2e_test(nothing_is_restored_or_named_while_a_command_runs),
     e2e_test(a_fork_and_a_drop_of_a_checkpoint_wait_for_no_command),
+    e2e_test(changes_that_cannot_be_told_say_so),
     e2e_test(a_restore_that_fails_changes_nothing),
     e2e_test(a_fork_that_fails_leaves_nothing),
     e2e_test(a_lost_sandbox_comes_back_from_its_last_checkpoint),
