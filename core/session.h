@@ -163,7 +163,9 @@ MUST_USE int session_configure(struct session *session, const char *text,
 
 /* What a file operation needs of the sandbox. */
 enum session_need {
-    SESSION_LOOK,  /* Names and attributes: never starts anything. */
+    SESSION_PEEK,  /* What waits for nothing: as it is now, started or not. */
+    SESSION_LOOK,  /* Names and attributes: never starts anything, but waits for
+                    * a start that is under way, as all below do. */
     SESSION_READ,  /* File data: may wake a paused one. */
     SESSION_WRITE, /* Makes the sandbox where there is none. */
     SESSION_GROW,  /* The same, and it needs room on the disk. */
@@ -178,7 +180,7 @@ enum session_need {
  * @param rc  0; -ESTALE for the data of a lost one; or a negative errno, and
  *            then the lock is not held
  * @param ws  the tree with a reference, or NULL: the sandbox is absent, so the
- *            workspace is empty (SESSION_LOOK and SESSION_READ only)
+ *            workspace is empty (SESSION_PEEK, _LOOK and _READ only)
  * @param err words, when rc is negative
  */
 typedef void session_files_fn(void *arg, int rc, struct workspace *ws,

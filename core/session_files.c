@@ -31,6 +31,7 @@ enum verdict {
     GO_IN,    /* The tree is to be used. */
     GO_EMPTY, /* There is no sandbox: nothing is in it. */
     WAIT,     /* Until the door opens. */
+    AWAIT,    /* Until it has started, which others have asked for. */
     ENSURE,   /* Make it run first. */
     REFUSE,
 };
@@ -49,7 +50,7 @@ static enum verdict judge_existing(struct session *session,
     bool while_paused =
         session->provider->ops->flags & PROVIDER_FILES_WHEN_PAUSED;
 
-    if (visit->need == SESSION_LOOK) {
+    if (visit->need <= SESSION_LOOK) {
         return GO_IN;
     }
     if (status == SESSION_LOST && visit->need >= SESSION_WRITE &&
@@ -89,6 +90,10 @@ static enum verdict judge(struct session *session, const struct visit *visit,
     }
     if (session->files_closed) {
         return WAIT;
+    }
+    /* What is not there yet must not look as if nothing were there. */
+    if (visit->need > SESSION_PEEK && session_begins_locked(session)) {
+        return AWAIT;
     }
     if (!exists) {
         return visit->need >= SESSION_WRITE ? ENSURE : GO_EMPTY;
@@ -203,7 +208,7 @@ static struct visit *keep(const struct visit *visit)
     return kept;
 }
 
-static void ensure_first(const struct visit *visit)
+static void ensure_first(const struct visit *visit, bool await)
 {
     struct visit *kept = keep(visit);
     struct err err = ERR_INIT;
@@ -212,7 +217,11 @@ static void ensure_first(const struct visit *visit)
         fail(visit, err_no_memory(&err), &err);
         return;
     }
-    session_ensure(kept->session, false, &kept->caller, ensured, kept);
+    if (await) {
+        session_await_start(kept->session, &kept->caller, ensured, kept);
+    } else {
+        session_ensure(kept->session, false, &kept->caller, ensured, kept);
+    }
 }
 
 /* Waits for the door, unless it has opened meanwhile: true then. */
@@ -273,8 +282,9 @@ static bool try_visit(const struct visit *visit)
         return false;
     case WAIT:
         return wait_for_door(visit);
+    case AWAIT:
     case ENSURE:
-        ensure_first(visit);
+        ensure_first(visit, verdict == AWAIT);
         return false;
     case REFUSE:
         break;
@@ -314,6 +324,9 @@ static void ensured(void *arg, int rc, const struct err *err)
     struct visit *visit = arg;
     struct err why = ERR_INIT;
 
+    if (rc == -EALREADY) { /* The start that it was to wait for is over. */
+        rc = 0;
+    }
     if (rc == 0 && ++visit->ensures > MOST_ENSURES) {
         rc = err_set(&why, EAGAIN, "the sandbox does not stay running");
         err = &why;

@@ -44,6 +44,7 @@ struct job {
     struct session *session;
     struct caller caller;
     bool replace;      /* JOB_ENSURE */
+    bool joins;        /* JOB_ENSURE: waits for another's, starts nothing. */
     bool idle;         /* JOB_PAUSE: of a sandbox that nobody uses. */
     bool retry;        /* JOB_DESTROY: of a deletion that was not confirmed. */
     bool internal;     /* Asked by core itself: not refused at the end. */
@@ -221,6 +222,13 @@ void session_init_over(struct session *session) EXCLUDES(session->lock);
 /* Ensures for a command, in the life thread. */
 MUST_USE int session_ensure_for_exec(struct session *session, struct err *err)
     EXCLUDES(session->lock);
+/* Whether the sandbox is being made, up to the end of its init commands, or
+ * will be by what waits in the queue. */
+bool session_begins_locked(struct session *session) REQUIRES(session->lock);
+/* As session_ensure(), but starts nothing: shares the start that is under way.
+ * -EALREADY where none is. */
+void session_await_start(struct session *session, const struct caller *caller,
+                         done_fn *done, void *arg) EXCLUDES(session->lock);
 /* Whether nothing of it runs or waits: no job, no command, no file operation.
  */
 bool session_idle_locked(struct session *session) REQUIRES(session->lock);

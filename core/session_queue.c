@@ -102,7 +102,7 @@ static int run_life(struct session *session, const struct job *job,
 
     switch (job->kind) {
     case JOB_ENSURE:
-        return ensure_phase(session, job, err);
+        return job->joins ? 0 : ensure_phase(session, job, err);
     case JOB_PAUSE:
         return job->idle ? session_life_pause_idle(session, err)
                          : session_life_pause(session, caller, job->cause, err);
@@ -169,6 +169,32 @@ static struct list *place_of(struct session *session, const struct job *job)
     return &session->queue;
 }
 
+static bool ensures(const struct job *job)
+{
+    return job->kind == JOB_EXEC || (job->kind == JOB_ENSURE && !job->joins);
+}
+
+bool session_begins_locked(struct session *session)
+{
+    const struct store_state *record = &session->record;
+    bool made = session->has_record && (record->status == SESSION_RUNNING ||
+                                        record->status == SESSION_PAUSED);
+
+    if (made && (record->init_completed_us || !session->config.init_count)) {
+        return false;
+    }
+    if (session->ensuring) {
+        return true;
+    }
+    list_each(node, &session->queue)
+    {
+        if (ensures(container_of(node, struct job, link))) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* What stops the sandbox waits for the commands beside the queue: such a job
  * is core's own, or it had been refused. */
 static struct job *take_next(struct session *session) REQUIRES(session->lock)
@@ -182,7 +208,7 @@ static struct job *take_next(struct session *session) REQUIRES(session->lock)
     list_remove(&job->link);
     session->current = job;
     /* Whoever asks for the same from now on must not wait for its end. */
-    session->ensuring = job->kind == JOB_ENSURE || job->kind == JOB_EXEC;
+    session->ensuring = ensures(job);
     session->ensuring_replace = job->replace;
     return job;
 }
@@ -322,6 +348,9 @@ int session_enqueue_locked(struct session *session, struct job *job,
 {
     if (session->gone) {
         return err_set(err, ENOENT, "the session was removed");
+    }
+    if (job->joins && !session_begins_locked(session)) {
+        return err_set(err, EALREADY, "nothing is being started");
     }
     if ((stops(job) || looks(job)) && !job->internal && has_commands(session)) {
         return refuse_stop(session, err);
@@ -481,6 +510,20 @@ void session_ensure(struct session *session, bool replace,
     } else {
         session_submit(session, &job);
     }
+}
+
+void session_await_start(struct session *session, const struct caller *caller,
+                         done_fn *done, void *arg)
+{
+    const struct job job = {
+        .kind = JOB_ENSURE,
+        .caller = *caller,
+        .joins = true,
+        .done = done,
+        .arg = arg,
+    };
+
+    session_submit(session, &job);
 }
 
 void session_pause(struct session *session, const struct caller *caller,

@@ -173,6 +173,16 @@ static bool follows(const struct exec_handle *handle)
     return !handle->ran && (!handle->current || handle->at_end);
 }
 
+void exec_handle_seek(struct file *file, uint64_t offset)
+{
+    if (offset == 0) {
+        mutex_lock(&file->lock);
+        file->place = 0;
+        ((struct exec_handle *)file->own)->at_end = false;
+        mutex_unlock(&file->lock);
+    }
+}
+
 void exec_handle_follow(struct file *file)
 {
     struct exec_handle *handle = file->own;

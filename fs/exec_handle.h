@@ -88,4 +88,13 @@ void exec_handle_take(struct file *file, uint64_t owner, struct file_wait *out);
  *  it goes on with a newer one. @param file the file */
 void exec_handle_follow(struct file *file);
 
+/**
+ * A handle keeps its own place, whatever the offsets of its reads, but for 0:
+ * that reads the same command's output again.
+ *
+ * @param file   the file, after exec_handle_follow()
+ * @param offset of a read
+ */
+void exec_handle_seek(struct file *file, uint64_t offset);
+
 #endif

@@ -105,7 +105,7 @@ static void base_open(struct file *file, const struct caller *caller,
     struct making *making = new_making(file, &span, done, arg);
 
     if (making) {
-        session_files_enter(file->node.session, SESSION_LOOK, caller, entered,
+        session_files_enter(file->node.session, SESSION_PEEK, caller, entered,
                             making);
     }
 }

@@ -112,7 +112,6 @@ static ssize_t read_locked(struct file *file, void *out, size_t size,
     return n;
 }
 
-/* Ignores the offset: a handle keeps its own place. */
 static ssize_t exec_read_file(struct file *file, const struct file_call *call,
                               uint64_t offset, void *out, size_t size,
                               struct err *err)
@@ -120,11 +119,11 @@ static ssize_t exec_read_file(struct file *file, const struct file_call *call,
     ssize_t n;
     int rc = run_gathered(file, call, err);
 
-    (void)offset;
     if (rc < 0) {
         return rc;
     }
     exec_handle_follow(file);
+    exec_handle_seek(file, offset);
     mutex_lock(&file->lock);
     n = read_locked(file, out, size, err);
     mutex_unlock(&file->lock);

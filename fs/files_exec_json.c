@@ -255,8 +255,8 @@ static ssize_t json_read(struct file *file, const struct file_call *call,
     int rc = 0;
 
     (void)call;
-    (void)offset;
     exec_handle_follow(file);
+    exec_handle_seek(file, offset);
     while (n == -EAGAIN && rc == 0) {
         struct exec *exec = NULL;
         bool ran = false;

@@ -480,6 +480,12 @@ static void enter_checkpoint(struct wcall *call)
     }
 }
 
+static enum session_need need_of(const struct wcall *call)
+{
+    return call->kind->stats && !inode_key(call->inode)->ws ? SESSION_PEEK
+                                                            : call->kind->need;
+}
+
 void wcall_start(struct wcall *call)
 {
     struct session *session;
@@ -498,7 +504,7 @@ void wcall_start(struct wcall *call)
     if (of_checkpoint(call->inode)) {
         enter_checkpoint(call);
     } else {
-        session_files_enter(session, call->kind->need, &call->caller, entered,
+        session_files_enter(session, need_of(call), &call->caller, entered,
                             call);
     }
     if (!done) {

@@ -42,6 +42,8 @@ struct wcall_kind {
     bool data;  /* Reads or writes file data, which is a use of the sandbox. */
     bool probe; /* As in struct reply_about. */
     bool looks; /* That a name is not there is an answer. */
+    bool stats; /* Tells of the inode itself: a listing of a session, which
+                   stats workspace/, waits for no start. */
     int late; /* Answers it after PARK_LOCKED_MS, since the kernel holds a lock:
                  EINPROGRESS where the work goes on, else ETIMEDOUT. 0: no lock
                  is held, and it may wait. */

@@ -88,6 +88,7 @@ static void workspace_getattr(fuse_req_t req, struct inode *inode,
 {
     static const struct wcall_kind kind = {.name = "getattr",
                                            .need = SESSION_LOOK,
+                                           .stats = true,
                                            .run = run_getattr,
                                            .empty = empty_getattr,
                                            .reply = reply_attributes};
@@ -391,6 +392,7 @@ static void workspace_statfs(fuse_req_t req, struct inode *inode)
 {
     static const struct wcall_kind kind = {.name = "statfs",
                                            .need = SESSION_LOOK,
+                                           .stats = true,
                                            .run = run_statfs,
                                            .empty = empty_statfs,
                                            .reply = reply_room};

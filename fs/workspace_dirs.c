@@ -317,6 +317,7 @@ void workspace_getxattr(fuse_req_t req, struct inode *inode, const char *name,
     static const struct wcall_kind kind = {.name = "getxattr",
                                            .probe = true,
                                            .need = SESSION_LOOK,
+                                           .stats = true,
                                            .run = run_getxattr,
                                            .empty = empty_getxattr,
                                            .reply = reply_xattr};
@@ -333,6 +334,7 @@ void workspace_listxattr(fuse_req_t req, struct inode *inode, size_t size)
 {
     static const struct wcall_kind kind = {.name = "listxattr",
                                            .need = SESSION_LOOK,
+                                           .stats = true,
                                            .run = run_listxattr,
                                            .empty = empty_ok,
                                            .reply = reply_xattr};

@@ -313,7 +313,7 @@ void workspace_flush(fuse_req_t req, struct inode *inode,
                      struct fuse_file_info *fi)
 {
     static const struct wcall_kind kind = {
-        .name = "flush", .need = SESSION_LOOK, .run = run_flush};
+        .name = "flush", .need = SESSION_PEEK, .run = run_flush};
     struct wcall *call = new_file_call(req, &kind, inode, fi);
 
     if (call) {

@@ -137,6 +137,44 @@ static void after_its_deletion_it_starts_anew(void **state)
                 "f\ng\nsame\n0\n");
 }
 
+/* Makes a session that starts at once, with an init command, and goes there. */
+#define FRESH                                                                  \
+    "here=$PWD; fresh() { exec 3<>$M/new; printf '{\"provider\": \"local\", "  \
+    "\"provider_config\": {\"base\": \"%s\"}, \"init\": {\"commands\": "       \
+    "[\"%s\"]}}' $B \"$1\" >&3; read -r id <&3; exec 3>&-; "                   \
+    "cd $M/sessions/$id; }; "
+
+static void whoever_looks_at_what_begins_waits_for_it(void **state)
+{
+    (void)state;
+    expect_over("echo f >f",
+                FRESH "I='sleep 0.3; echo made >made'; "
+                      "fresh \"$I\"; cat workspace/f workspace/made; "
+                      "fresh \"$I\"; [ -e workspace/made ] && echo there; "
+                      "fresh \"$I\"; ls workspace; "
+                      "fresh \"$I\"; stat -c %s workspace/made; "
+                      "fresh true; diff -r $B workspace && echo alike; "
+                      "fresh 'cp f g'; echo more >>workspace/g; "
+                      "cat workspace/g; same",
+                "f\nmade\nthere\nf\nmade\n5\nalike\nf\nmore\nsame\n");
+}
+
+static void it_waits_no_longer_than_it_must(void **state)
+{
+    (void)state;
+    expect_over("echo f >f",
+                FRESH "fresh 'sleep 30.7'; ls -ld workspace | wc -l; "
+                      "ls | grep workspace; cat status; "
+                      "timeout -s INT 0.3 cat workspace/f; echo $?; "
+                      "until echo KILL >execs/1/signal; do sleep 0.05; done "
+                      "2>/dev/null; "
+                      "fresh 'sleep 0.3; exit 3'; cat workspace/f 2>&1; "
+                      "cat workspace/f; "
+                      "cd $here; ls workspace; cat status",
+                "1\nworkspace\nstarting\n124\n"
+                "cat: workspace/f: Input/output error\nf\nabsent\n");
+}
+
 static void a_bad_base_is_refused_in_words(void **state)
 {
     (void)state;
@@ -157,6 +195,8 @@ int main(int argc, char **argv)
         e2e_test(ten_thousand_entries_are_listed_once),
         e2e_test(it_survives_pauses_and_the_daemons_death),
         e2e_test(after_its_deletion_it_starts_anew),
+        e2e_test(whoever_looks_at_what_begins_waits_for_it),
+        e2e_test(it_waits_no_longer_than_it_must),
         e2e_test(a_bad_base_is_refused_in_words),
     };
 

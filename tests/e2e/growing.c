@@ -34,6 +34,9 @@ static const struct script tools[] = {
      BEGUN "cp execs/1/output $T/o; cat $T/o execs/1/output\n"
            "cat execs/1/status; " OVER "cp execs/1/output $T/o; cat $T/o",
      "a\na\nrunning\na\nb\nc\n"},
+    {"tail of exec, which reads the start twice",
+     BEGUN OVER "tail exec; tail -n 2 exec; tail -c 2 exec\n",
+     "a\nb\nc\nb\nc\nc\n"},
     {"head, tail -c, dd and cmp",
      BEGUN OVER "tail -c 2 execs/1/output; head -c 2 execs/1/output\n"
                 "dd if=execs/1/output bs=1 skip=2 count=2 2> /dev/null\n"
@@ -58,6 +61,17 @@ static const struct script pythons[] = {
                   "    time.sleep(0.01)\n"
                   "print(got)\n"),
      "b'a\\nb\\nc\\n'\n"},
+    {"exec once more from its start, then a newer one",
+     BEGUN OVER PYTHON("f = open(\"exec\")\n"
+                       "print(f.read(), f.seek(0), f.read(), f.read())\n"
+                       "open(\"exec\", \"w\").write(\"echo d\")\n"
+                       "print(f.seek(0), f.read())\n"),
+     "a\nb\nc\n 0 a\nb\nc\n \n0 d\n\n"},
+    {"exec.json once more from its start",
+     BEGUN OVER PYTHON("f = open(\"exec.json\")\n"
+                       "one = f.read()\n"
+                       "print(len(one) > 20, f.seek(0), f.read() == one)\n"),
+     "True 0 True\n"},
     {"seeking to the end",
      BEGUN PYTHON("f = open(\"execs/1/output\", \"rb\")\n"
                   "print(f.seek(0, 2), f.read())\n"

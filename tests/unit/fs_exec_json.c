@@ -16,12 +16,12 @@ static bool interfere;
 int __real_exec_handle_check(struct exec *exec, struct err *err);
 int __wrap_exec_handle_check(struct exec *exec, struct err *err);
 
-/* Reads a few bytes, at once. */
+/* Reads on a few bytes, at once. */
 static ssize_t read_some(char *out, size_t size)
 {
     struct err err = ERR_INIT;
 
-    return file_read(shared, &call, 0, out, size, &err);
+    return file_read(shared, &call, 1, out, size, &err);
 }
 
 /* While a reader makes its answer, the other one is told the same, and goes on

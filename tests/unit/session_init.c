@@ -244,21 +244,32 @@ static void inside(void *arg, int rc, struct workspace *ws,
     result_fill(arg, rc, err);
 }
 
-static void files_do_not_wait_for_init_commands(void **state)
+static void files_wait_for_init_commands_and_a_peek_does_not(void **state)
 {
     struct session *session =
         fixture_create_with(*state, "a", INIT("\"gate\""));
     struct result started;
-    struct result entered;
+    struct result peeked;
+    struct result entered[3];
 
     hang(session, &started);
-    result_init(&entered);
-    session_files_enter(session, SESSION_WRITE, &me, inside, &entered);
-    assert_true(result_done(&entered));
+    result_init(&peeked);
+    session_files_enter(session, SESSION_PEEK, &me, inside, &peeked);
+    assert_true(result_done(&peeked));
     session_files_leave(session);
-    assert_false(result_done(&started));
+    for (size_t i = 0; i < ARRAY_SIZE(entered); i++) {
+        result_init(&entered[i]);
+        session_files_enter(session, SESSION_LOOK + (enum session_need)i, &me,
+                            inside, &entered[i]);
+        assert_false(result_done(&entered[i]));
+    }
     engine_open_gate();
     assert_int_equal(result_wait(&started), 0);
+    for (size_t i = 0; i < ARRAY_SIZE(entered); i++) {
+        assert_int_equal(result_wait(&entered[i]), 0);
+        session_files_leave(session);
+    }
+    assert_int_equal(engine_calls(ENGINE_EXEC), 1);
     session_unref(session);
 }
 
@@ -295,7 +306,7 @@ int main(void)
         FIXTURE_TEST(a_hanging_one_keeps_off_a_pause_until_it_is_ended),
         FIXTURE_TEST(a_stop_that_was_accepted_before_wins),
         FIXTURE_TEST(the_end_of_the_registry_ends_a_hanging_one),
-        FIXTURE_TEST(files_do_not_wait_for_init_commands),
+        FIXTURE_TEST(files_wait_for_init_commands_and_a_peek_does_not),
         FIXTURE_TEST(a_checkpoint_is_taken_after_each),
     };
 
