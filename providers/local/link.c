@@ -318,6 +318,7 @@ void link_free(struct link *link)
         return;
     }
     link_drop_taken(link);
+    link_set_sock(link, -1); /* And frees what was not sent any more. */
     cleanup_fd(&link->user_ns);
     cleanup_fd(&link->mounts_ns);
     cleanup_fd(&link->state);
