@@ -76,15 +76,20 @@ static void be_daemon(const struct deed *deed)
 static void do_killed(const struct deed *deed)
 {
     struct bench *bench = deed->model->bench;
+    struct err err = ERR_INIT;
     int status;
     pid_t pid;
 
     provider_close(bench->provider);
+    /* A fork beside a thread may be born with the allocator's lock held. */
+    loop_free(bench->loop);
     pid = fork();
     assert_true(pid >= 0);
     if (pid == 0) {
         be_daemon(deed);
     }
+    assert_int_equal(loop_new(&bench->loop, &err), 0);
+    bench->env.loop = bench->loop;
     if (!deed->point[0]) {
         (void)usleep((useconds_t)(random() % KILL_MOST_US));
         (void)kill(pid, SIGKILL);
