@@ -61,8 +61,10 @@ def sparse():
 # From 4 MiB on only what changes of a file is kept.
 def bigs(): return [f for f in regular() if os.stat(f).st_size >= 4 << 20]
 def big():
+    p = new()
+    if os.path.exists(p) and not os.path.isfile(p): return
     if len(bigs()) < 2:
-        with open(new(), "wb") as f: f.write(r.randbytes(5 << 20))
+        with open(p, "wb") as f: f.write(r.randbytes(5 << 20))
 def patch_big():
     with open(r.choice(bigs()), "r+b") as f:
         n = os.fstat(f.fileno()).st_size
