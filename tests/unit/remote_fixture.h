@@ -48,4 +48,12 @@ void remote_fixture_stage(struct fixture *fx, uint64_t bytes);
 void remote_fixture_fault(const struct fixture *fx, const char *op,
                           const char *what);
 
+/* A test with the fixture; the same over both kinds of engine. */
+#define ONE(name)                                                              \
+    cmocka_unit_test_setup_teardown(name, remote_fixture_setup,                \
+                                    remote_fixture_teardown)
+#define BOTH(name)                                                             \
+    ONE(name), cmocka_unit_test_setup_teardown(                                \
+                   name, remote_fixture_setup_plain, remote_fixture_teardown)
+
 #endif

@@ -137,10 +137,6 @@ static void a_raw_link_says_all_and_leads_nowhere(void **state)
     fixture_raw_links(fx);
 }
 
-#define ONE(name)                                                              \
-    cmocka_unit_test_setup_teardown(name, remote_fixture_setup,                \
-                                    remote_fixture_teardown)
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {

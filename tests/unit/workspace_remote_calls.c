@@ -382,10 +382,6 @@ static void each_failure_is_the_callers_and_passes(void **state)
     fixture_expect(fx, "save", "new");
 }
 
-#define ONE(name)                                                              \
-    cmocka_unit_test_setup_teardown(name, remote_fixture_setup,                \
-                                    remote_fixture_teardown)
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {

@@ -481,14 +481,6 @@ static int small_disk_teardown(void **state)
     return 0;
 }
 
-#define ONE(name)                                                              \
-    cmocka_unit_test_setup_teardown(name, remote_fixture_setup,                \
-                                    remote_fixture_teardown)
-/* Over both kinds of engine. */
-#define BOTH(name)                                                             \
-    ONE(name), cmocka_unit_test_setup_teardown(                                \
-                   name, remote_fixture_setup_plain, remote_fixture_teardown)
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {

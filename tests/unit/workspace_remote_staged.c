@@ -450,14 +450,6 @@ static void a_read_that_fails_is_no_short_file(void **state)
     ws_close(file);
 }
 
-#define ONE(name)                                                              \
-    cmocka_unit_test_setup_teardown(name, remote_fixture_setup,                \
-                                    remote_fixture_teardown)
-/* Over both kinds of engine. */
-#define BOTH(name)                                                             \
-    ONE(name), cmocka_unit_test_setup_teardown(                                \
-                   name, remote_fixture_setup_plain, remote_fixture_teardown)
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
