@@ -234,28 +234,46 @@ static void nobody_holds_up_whoever_opens_what_is_common(void **state)
     }
 }
 
+/* Whether the command was begun; one may lose to who stops it without end. */
+static bool is_let_go_on(struct bench_room *room, struct bench_run *run)
+{
+    static const char *const argv[] = {"/bin/true", NULL};
+    const struct command command = {.n = bench_next(), .argv = argv};
+    const struct limits limits = {.deadline_ms = clock_deadline(SOON_MS),
+                                  .cancel = &run->cancel};
+    struct err err = ERR_INIT;
+    int rc;
+
+    bench_run_init(run);
+    rc = provider_exec(room->bench.provider, &room->box.sandbox, &command,
+                       &limits, &bench_sink, run, &err);
+    if (rc == -EAGAIN) {
+        bench_run_done(run);
+        return false;
+    }
+    assert_int_equal(rc, 0);
+    return true;
+}
+
 /* Process 1 waits for each: one that stays stopped would be the last. */
 static void a_command_that_is_stopped_at_its_birth_is_let_go_on(void **state)
 {
-    static const char *const argv[] = {"/bin/true", NULL};
     struct bench_room *room = *state;
     struct bench_run stopper;
     struct bench_run runs[BIRTHS];
+    size_t begun = 0;
 
     (void)bench_script(&room->bench, &room->box,
                        "echo up; exec perl -e 'kill STOP => -1 while 1'",
                        &stopper);
     bench_says(&stopper, "up\n");
-    for (size_t i = 0; i < BIRTHS; i++) {
-        const struct command command = {.n = bench_next(), .argv = argv};
-
-        bench_run_init(&runs[i]);
-        bench_start(&room->bench, &room->box, &command, &runs[i]);
+    while (begun < BIRTHS && is_let_go_on(room, &runs[begun])) {
+        begun++;
     }
     cancel_fire(&stopper.cancel);
     bench_closed(&stopper);
     bench_run_done(&stopper);
-    for (size_t i = 0; i < BIRTHS; i++) {
+    for (size_t i = 0; i < begun; i++) {
         cancel_fire(&runs[i].cancel);
         bench_closed(&runs[i]);
         bench_run_done(&runs[i]);

@@ -156,9 +156,10 @@ void expect_text(const char *path, const char *want)
 
 void eventually_text(const char *path, const char *want)
 {
+    static struct buf text = BUF_INIT(TOOLS_TEXT_MAX);
     int64_t until = tools_soon();
 
-    while (strcmp(text_of(path), want) != 0) {
+    while (get(path, &text) != 0 || strcmp(buf_str(&text), want) != 0) {
         if (clock_ms() > until) {
             expect_text(path, want);
         }
