@@ -363,13 +363,13 @@ int registry_create(struct registry *registry, const char *id,
     return registry_add(registry, id, &profile->config, caller, out, err);
 }
 
-/* A deletion whose sandbox is gone is as good as over: `absent` is told. */
+/* A deletion whose sandbox is gone is as good as over: `absent` is told. And a
+ * file operation, without a sandbox, does nothing any more: most were answered
+ * and have yet to leave. */
 static bool is_busy(struct session *session) REQUIRES(session->lock)
 {
-    return !session_idle_locked(session) &&
-           !(session->current && session->current->kind == JOB_DESTROY &&
-             list_empty(&session->queue) && !session->background &&
-             !session->files_inside);
+    return (session->current && session->current->kind != JOB_DESTROY) ||
+           !list_empty(&session->queue) || session->background;
 }
 
 /* From here on nothing begins in the session, or it stays. */
@@ -384,8 +384,8 @@ static int close_session(struct session *session, struct err *err)
                      "status first");
     } else if (is_busy(session)) {
         rc = err_set(err, EBUSY,
-                     "the session is busy: a command, a file operation or a "
-                     "change of its status has not ended");
+                     "the session is busy: a command or a change of its status "
+                     "has not ended");
     } else {
         session->gone = true;
     }

@@ -169,6 +169,12 @@ static struct list *place_of(struct session *session, const struct job *job)
     return &session->queue;
 }
 
+/* Of core's own: means nothing to a sandbox that is being deleted. */
+static bool is_upkeep(const struct job *job)
+{
+    return job->idle || (job->kind == JOB_CHECKPOINT && !job->name[0]);
+}
+
 static bool ensures(const struct job *job)
 {
     return job->kind == JOB_EXEC || (job->kind == JOB_ENSURE && !job->joins);
@@ -343,11 +349,24 @@ bool session_idle_locked(struct session *session)
            !session->background && !session->files_inside;
 }
 
+static bool is_deleted(struct session *session) REQUIRES(session->lock)
+{
+    const struct job *last = session->current;
+
+    if (!list_empty(&session->queue)) {
+        last = container_of(session->queue.prev, struct job, link);
+    }
+    return !session->has_record || (last && last->kind == JOB_DESTROY);
+}
+
 int session_enqueue_locked(struct session *session, struct job *job,
                            struct err *err)
 {
     if (session->gone) {
         return err_set(err, ENOENT, "the session was removed");
+    }
+    if (is_upkeep(job) && is_deleted(session)) {
+        return err_set(err, ENOENT, "the sandbox is being deleted");
     }
     if (job->joins && !session_begins_locked(session)) {
         return err_set(err, EALREADY, "nothing is being started");

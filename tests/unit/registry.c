@@ -2,7 +2,9 @@
 #include "tests/unit/core_fixture.h"
 
 #include "core/buf.h"
+#include "core/checkpoint_priv.h"
 #include "core/session_priv.h"
+#include "core/workspace.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -126,6 +128,63 @@ static void a_busy_session_is_not_removed(void **state)
     engine_hold(ENGINE_CREATE, false);
     assert_int_equal(result_wait(&result), 0);
     assert_false(session_gone(session));
+    session_unref(session);
+}
+
+static void stay_inside(void *arg, int rc, struct workspace *ws,
+                        const struct err *err)
+{
+    int *inside = arg;
+
+    (void)err;
+    assert_int_equal(rc, 0);
+    (*inside)++;
+    ws_unref(ws);
+}
+
+/* The kernel has its answer before the operation has left. */
+static void a_file_operation_that_leaves_late_keeps_no_session(void **state)
+{
+    struct fixture *fixture = *state;
+    struct session *session = fixture_create(fixture, "a");
+    struct err err = ERR_INIT;
+    int inside = 0;
+
+    assert_int_equal(fixture_ensure(session, false), 0);
+    session_files_enter(session, SESSION_LOOK, &me, stay_inside, &inside);
+    assert_int_equal(fixture_destroy(session), 0);
+    session_files_enter(session, SESSION_LOOK, &me, stay_inside, &inside);
+    assert_int_equal(inside, 2);
+    assert_int_equal(registry_remove(fixture->registry, "a", &err), 0);
+    session_files_leave(session);
+    session_files_leave(session);
+    session_unref(session);
+}
+
+/* It would run when the sandbox is gone, and the session were busy. */
+static void nothing_is_kept_of_what_is_being_deleted(void **state)
+{
+    const struct job pause = {.kind = JOB_PAUSE, .idle = true};
+    struct fixture *fixture = *state;
+    struct session *session = fixture_create(fixture, "a");
+    struct err err = ERR_INIT;
+    struct result result;
+    bool waits;
+
+    assert_int_equal(fixture_ensure(session, false), 0);
+    checkpoint_wrote(session);
+    result_init(&result);
+    engine_hold(ENGINE_DESTROY, true);
+    session_destroy(session, &me, result_fill, &result);
+    checkpoint_gather_last(session);
+    session_submit(session, &pause);
+    mutex_lock(&session->lock);
+    waits = !list_empty(&session->queue);
+    mutex_unlock(&session->lock);
+    engine_hold(ENGINE_DESTROY, false);
+    assert_int_equal(result_wait(&result), 0);
+    assert_false(waits);
+    assert_int_equal(registry_remove(fixture->registry, "a", &err), 0);
     session_unref(session);
 }
 
@@ -396,6 +455,8 @@ int main(void)
         FIXTURE_TEST(a_found_session_is_the_same_object),
         FIXTURE_TEST(a_removed_session_takes_its_output_along),
         FIXTURE_TEST(a_busy_session_is_not_removed),
+        FIXTURE_TEST(a_file_operation_that_leaves_late_keeps_no_session),
+        FIXTURE_TEST(nothing_is_kept_of_what_is_being_deleted),
         FIXTURE_TEST(a_rename_keeps_the_session),
         FIXTURE_TEST(all_sessions_are_told_once_in_order),
         FIXTURE_TEST(a_session_at_rest_costs_no_memory_and_no_thread),
