@@ -1,10 +1,12 @@
 """What checkpoints_killed.c does while daemons die, and what it finds after.
 
-usage: checkpoints_killed.py work|check SESSION JOURNAL PROVIDER
+usage: checkpoints_killed.py begin|work|check SESSION JOURNAL PROVIDER
 
 The journal has a line for each thing that was asked for, before it is, and one
 when it was told that it succeeded. Each command writes a number of its own to
-the file f, so that the tree of a checkpoint is known by it.
+the file f, so that the tree of a checkpoint is known by it. Of those without a
+name the newest stay. Some commands of `local` write so many files that these
+become the checkpoint themselves; all of them are there, or none.
 """
 import errno
 import json
@@ -15,6 +17,8 @@ import sys
 what, session, journal, provider = sys.argv[1:]
 sessions = os.path.dirname(session)
 shell = "echo %d > f" if provider == "local" else "write f %d"
+KEEP = 15
+MANY = 2100
 
 
 def at(*parts):
@@ -46,11 +50,11 @@ def labels():
     return [line.split()[0] for line in open(at("checkpoints.log"))]
 
 
-def command(n):
+def command(n, more=""):
     note(op="exec", n=n)
     fd = os.open(at("exec.json"), os.O_RDWR)
     try:
-        os.write(fd, json.dumps({"command": shell % n}).encode())
+        os.write(fd, json.dumps({"command": shell % n + more}).encode())
         answer = json.loads(os.read(fd, 65536))
     finally:
         os.close(fd)
@@ -58,13 +62,17 @@ def command(n):
         note(op="exec", n=n, key=str(answer["checkpoint"]))
 
 
-def act(n):
-    op = random.choice(["exec"] * 4 + ["name", "restore", "drop", "fork",
-                                       "write"])
-    known = labels()
-    some = random.choice(known) if known else None
+def many(n):
+    command(n, "; rm -rf new old; mkdir new; (cd new; seq %d | xargs touch); "
+            "mv m old 2>/dev/null; mv new m" % MANY
+            if provider == "local" else "")
+
+
+def act(n, op, some):
     if op == "exec" or not some:
         command(n)
+    elif op == "many":
+        many(n)
     elif op == "name":
         note(op="name", name="n%d" % n)
         os.mkdir(at("checkpoints", "n%d" % n))
@@ -89,18 +97,40 @@ def act(n):
         note(op="fork", name="fork%d" % n, gone=True)
 
 
+OPS = ["exec"] * 8 + ["name", "restore", "drop", "fork", "write"] * 2 + ["many"]
+
+
+def is_gone(e, some):
+    """It was one too many, or the daemon died while we looked."""
+    try:
+        return e.errno == errno.ENOENT and some not in labels()
+    except OSError:
+        return True
+
+
+def begin():
+    with open(at("config.json")) as f:
+        config = json.load(f)
+    config["checkpoints_keep"] = KEEP
+    with open(at("config.json"), "w") as f:
+        json.dump(config, f)
+
+
 def work():
     n = sum("n" in entry for entry in entries()) * 100 + 1
     while True:
         n += 1
+        some = None
         try:
-            act(n)
+            known = labels()
+            some = random.choice(known) if known else None
+            act(n, random.choice(OPS), some)
         except OSError as e:
             # Nobody answers any more, or a sandbox died with its daemon.
             if not os.path.exists(at("status")):
                 return
             if e.errno not in (errno.ENOTCONN, errno.ECONNABORTED, errno.EIO,
-                               errno.ESTALE):
+                               errno.ESTALE) and not is_gone(e, some):
                 raise
 
 
@@ -125,8 +155,12 @@ def check():
     for label in known:
         f = text_of(at("checkpoints", label, "f"))
         assert f is None or f in numbers, (label, f)
+    ever = {int(l) for l in dropped | set(known) if l.isdigit()}
     for e in asked:
-        if "key" in e and e["key"] not in dropped:
+        if "key" in e and e["key"] not in known:
+            newer = sum(key > int(e["key"]) for key in ever)
+            assert e["key"] in dropped or newer >= KEEP - 1, (e, known)
+        elif "key" in e:
             f = text_of(at("checkpoints", e["key"], "f"))
             assert f == "%d\n" % e["n"], (e, f)
         if e["op"] == "name" and "done" in e and e["name"] not in dropped:
@@ -146,6 +180,10 @@ def check():
     put(at("status"), "running")
     f = text_of(at("workspace", "f"))
     assert f is None or f in numbers, f
+    some = random.choice(known) if known else "none"
+    for m in at("checkpoints", some, "m"), at("workspace", "m"):
+        count = len(os.listdir(m)) if os.path.exists(m) else 0
+        assert count in (0, MANY), (m, count)
     n = 1000000 + len(asked)
     command(n)
     last = entries()[-1]
@@ -155,4 +193,4 @@ def check():
     print(sum("done" in e or "key" in e for e in asked))
 
 
-work() if what == "work" else check()
+{"begin": begin, "work": work, "check": check}[what]()
