@@ -137,8 +137,7 @@ int head_drop_key(int dir, uint64_t key, struct err *err)
                : 0;
 }
 
-int head_each_key(int dir, int (*fn)(void *arg, uint64_t key, uint64_t layer),
-                  void *arg, struct err *err)
+int head_each_key(int dir, head_key_fn *fn, void *arg, struct err *err)
 {
     int fd =
         openat(dir, HEAD_KEYS, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -151,13 +150,15 @@ int head_each_key(int dir, int (*fn)(void *arg, uint64_t key, uint64_t layer),
         cleanup_fd(&fd);
         return rc;
     }
-    while (rc == 0 && (entry = readdir(keys))) {
+    entry = readdir(keys);
+    while (rc == 0 && entry) {
         uint64_t layer = 0;
 
         if (entry->d_name[0] != '.' &&
             read_key(dirfd(keys), entry->d_name, &layer) == 0) {
             rc = fn(arg, strtoull(entry->d_name, NULL, 10), layer);
         }
+        entry = readdir(keys);
     }
     (void)closedir(keys);
     return rc;

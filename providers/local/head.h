@@ -80,18 +80,20 @@ MUST_USE int head_add_key(int dir, uint64_t key, uint64_t layer, uint64_t like,
  *  filled on failure @return 0 or a negative errno */
 MUST_USE int head_drop_key(int dir, uint64_t key, struct err *err);
 
+/** Told of a checkpoint and its layer. @return 0 to go on */
+typedef int head_key_fn(void *arg, uint64_t key, uint64_t layer);
+
 /**
  * Tells all checkpoints.
  *
  * @param dir of the session
- * @param fn  told each with its layer; what it returns but 0 ends it
+ * @param fn  called for each; what it returns but 0 ends it
  * @param arg given to fn
  * @param err filled on failure of ours
  * @return 0, what fn said, or a negative errno
  */
-MUST_USE int head_each_key(int dir,
-                           int (*fn)(void *arg, uint64_t key, uint64_t layer),
-                           void *arg, struct err *err);
+MUST_USE int head_each_key(int dir, head_key_fn *fn, void *arg,
+                           struct err *err);
 
 /** Makes what was noted survive a power cut. @param dir of the session
  *  @param err filled on failure @return 0 or a negative errno */

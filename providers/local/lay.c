@@ -101,20 +101,11 @@ static int put_copy(struct lay *lay, const struct scan_node *node)
                      lay->err);
 }
 
-static int put_regular(struct lay *lay, struct scan_node *node)
+static int put_tied(struct lay *lay, struct scan_node *node)
 {
-    struct scan_node **first;
-    int rc = lay->plan->shut ? shut_open(lay->plan->shut, node) : 0;
+    struct scan_node **first = tsearch(node, &lay->links, by_ino);
+    int rc;
 
-    if (rc < 0) {
-        return fail(lay, rc, node->name);
-    }
-    if (node->links < 2) {
-        return lay->plan->parts && node->size >= parts_least()
-                   ? put_big(lay, node)
-                   : put_copy(lay, node);
-    }
-    first = tsearch(node, &lay->links, by_ino);
     if (!first) {
         return fail(lay, -ENOMEM, node->name);
     }
@@ -123,6 +114,12 @@ static int put_regular(struct lay *lay, struct scan_node *node)
     }
     rc = link_to(lay, *first, node->name);
     return rc < 0 ? fail(lay, rc, node->name) : 0;
+}
+
+static bool is_big(const struct lay *lay, const struct scan_node *node)
+{
+    return lay->plan->parts && S_ISREG(node->mode) &&
+           node->size >= parts_least();
 }
 
 static int hide(struct lay *lay, const char *name)
@@ -135,12 +132,21 @@ static int hide(struct lay *lay, const char *name)
 
 static int put_file(struct lay *lay, struct scan_node *node)
 {
+    int rc;
+
     if (node->whiteout) {
         /* In a directory where all is new there is nothing to hide. */
         return node->parent->cover ? 0 : hide(lay, node->name);
     }
     lay->sum->changed++;
-    return S_ISREG(node->mode) ? put_regular(lay, node) : put_copy(lay, node);
+    rc = lay->plan->shut ? shut_open(lay->plan->shut, node) : 0;
+    if (rc < 0) {
+        return fail(lay, rc, node->name);
+    }
+    if (scan_is_tied(node)) {
+        return put_tied(lay, node);
+    }
+    return is_big(lay, node) ? put_big(lay, node) : put_copy(lay, node);
 }
 
 /* ---- Directories ---- */

@@ -272,8 +272,10 @@ static int read_store(struct layers *layers, struct err *err)
         return rc;
     }
     mutex_lock(&layers->lock);
-    while (rc == 0 && (entry = readdir(dir))) {
+    entry = readdir(dir);
+    while (rc == 0 && entry) {
         rc = note(layers, entry->d_name);
+        entry = readdir(dir);
     }
     count_parents(layers);
     mutex_unlock(&layers->lock);
@@ -511,9 +513,10 @@ int layers_chain(struct layers *layers, uint64_t top, uint64_t **out,
     const struct layer *layer;
 
     mutex_lock(&layers->lock);
-    while (id && deep < DEEP_MAX && (layer = find_locked(layers, id))) {
+    layer = find_locked(layers, id);
+    for (; layer && deep < DEEP_MAX; deep++) {
         id = layer->parent;
-        deep++;
+        layer = find_locked(layers, id);
     }
     ids = id ? NULL : calloc(deep + 1, sizeof(*ids));
     id = ids ? top : 0;
@@ -538,20 +541,19 @@ int layers_top(struct layers *layers, uint64_t top, size_t most,
     AUTO_FREE uint64_t *ids = calloc(most, sizeof(*ids));
     const struct layer *layer;
     size_t found = 0;
-    uint64_t id = top;
 
     if (!ids) {
         return err_no_memory(err);
     }
     *tier = (struct layers_tier){.tier = LAYERS_WHOLE};
     mutex_lock(&layers->lock);
-    while (id && found < most && (layer = find_locked(layers, id)) &&
-           layer->tier < LAYERS_WHOLE &&
+    layer = find_locked(layers, top);
+    while (layer && found < most && layer->tier < LAYERS_WHOLE &&
            (found == 0 || layer->tier == tier->tier)) {
         tier->tier = layer->tier;
         tier->below = layer->parent;
-        ids[found++] = id;
-        id = layer->parent;
+        ids[found++] = layer->id;
+        layer = find_locked(layers, layer->parent);
     }
     mutex_unlock(&layers->lock);
     *count = found == most ? found : 0;

@@ -148,13 +148,15 @@ static int take_groups(struct mapped *found, int group)
     const struct dirent *entry;
     int rc = dir ? take_group(found, group) : -errno;
 
-    while (rc == 0 && (entry = readdir(dir))) {
+    entry = rc == 0 ? readdir(dir) : NULL;
+    while (rc == 0 && entry) {
         if (entry->d_type == DT_DIR && entry->d_name[0] != '.') {
             AUTO_FD int below = openat(group, entry->d_name,
                                        O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
             rc = below < 0 ? 0 : take_group(found, below);
         }
+        entry = readdir(dir);
     }
     if (dir) {
         (void)closedir(dir);
@@ -237,10 +239,12 @@ static int add_all_children(struct pids *pids, long pid)
 
     (void)snprintf(path, sizeof(path), "/proc/%ld/task", pid);
     tasks = opendir(path);
-    while (rc == 0 && tasks && (entry = readdir(tasks))) {
+    entry = tasks ? readdir(tasks) : NULL;
+    while (rc == 0 && entry) {
         if (entry->d_name[0] != '.') {
             rc = add_children(pids, dirfd(tasks), entry->d_name);
         }
+        entry = readdir(tasks);
     }
     if (tasks) {
         (void)closedir(tasks);

@@ -176,8 +176,7 @@ static int find_record(int store, const struct mark *mark, struct record *out)
     return fd < 0 ? fd : read_record(fd, mark->offset, out, &next);
 }
 
-int parts_each(int store, uint64_t layer,
-               int (*fn)(void *arg, const char *path), void *arg)
+int parts_each(int store, uint64_t layer, parts_path_fn *fn, void *arg)
 {
     AUTO_FD int fd = parts_records(store, layer, O_RDONLY);
     uint64_t at = 0;

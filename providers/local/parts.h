@@ -53,6 +53,9 @@ bool parts_any(int store, uint64_t layer);
  */
 void parts_remove(int store, uint64_t layer);
 
+/** Told of a path. @return 0 to go on */
+typedef int parts_path_fn(void *arg, const char *path);
+
 /**
  * Tells the paths of those that a layer has.
  *
@@ -62,8 +65,8 @@ void parts_remove(int store, uint64_t layer);
  * @param arg   given to fn
  * @return 0, what fn said, or a negative errno
  */
-MUST_USE int parts_each(int store, uint64_t layer,
-                        int (*fn)(void *arg, const char *path), void *arg);
+MUST_USE int parts_each(int store, uint64_t layer, parts_path_fn *fn,
+                        void *arg);
 
 /**
  * Opens a file of a layer, or what an overlay shows of one.

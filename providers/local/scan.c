@@ -37,6 +37,11 @@ bool scan_is_whiteout(const struct stat *attr)
     return S_ISCHR(attr->st_mode) && attr->st_rdev == makedev(0, 0);
 }
 
+bool scan_is_tied(const struct scan_node *node)
+{
+    return node->links > 1 && !S_ISDIR(node->mode) && !node->whiteout;
+}
+
 /* ---- Nodes ---- */
 
 static void free_one(struct scan_node *node)
@@ -328,7 +333,7 @@ static int take_name(struct look *look, int fd, struct scan_node *dir,
     }
     node->source = look->ask->source;
     node->whiteout = !look->ask->plain && scan_is_whiteout(&attr);
-    if (S_ISREG(node->mode) && node->links > 1 && note_linked(look, node) < 0) {
+    if (scan_is_tied(node) && note_linked(look, node) < 0) {
         return fail(look, -ENOMEM, "out of memory");
     }
     if (!S_ISDIR(node->mode)) {
@@ -352,9 +357,11 @@ static int list(struct look *look, int fd, struct scan_node *dir)
         return rc;
     }
     errno = 0;
-    while (rc == 0 && (entry = readdir(stream))) {
+    entry = readdir(stream);
+    while (rc == 0 && entry) {
         rc = take_name(look, fd, dir, entry->d_name, &room);
         errno = 0;
+        entry = readdir(stream);
     }
     if (rc == 0 && errno) {
         rc = fail(look, -errno, strerror(errno));

@@ -93,6 +93,10 @@ char *scan_path(const struct scan_node *node);
  *  end: the next call begins anew */
 struct scan_node *scan_next(struct scan_node *dir);
 
+/** @param node a name @return whether what it names, no directory, has more
+ *  names: they stay names of one */
+bool scan_is_tied(const struct scan_node *node);
+
 /** @param attr of a name @return whether it hides what lies below */
 bool scan_is_whiteout(const struct stat *attr);
 

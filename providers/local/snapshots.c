@@ -189,10 +189,12 @@ static int load(struct snapshots *snapshots, const char *state_dir,
         cleanup_fd(&fd);
         return rc;
     }
-    while (rc == 0 && (entry = readdir(dir))) {
+    entry = readdir(dir);
+    while (rc == 0 && entry) {
         if (entry->d_name[0] >= '0' && entry->d_name[0] <= '9') {
             rc = load_session(snapshots, dirfd(dir), entry->d_name, err);
         }
+        entry = readdir(dir);
     }
     (void)closedir(dir);
     return rc;

@@ -53,12 +53,6 @@ struct weight {
                      * one in a layer is copied whole when it is written. */
 };
 
-/* Names of one file: they would part when it is written, in a layer. */
-static bool is_tied(const struct scan_node *node)
-{
-    return S_ISREG(node->mode) && node->links > 1;
-}
-
 static void weigh(const struct scan_node *node, struct weight *weight)
 {
     const uint64_t size = S_ISREG(node->mode) ? node->size : 0;
@@ -75,14 +69,15 @@ static void weigh_all(struct scan_node *top, struct weight *all,
 
     while (node) {
         weigh(node, all);
-        if (is_tied(node)) {
+        if (scan_is_tied(node)) {
             weigh(node, tied);
         }
         node = scan_walk(node);
     }
 }
 
-/* What is tied is copied each time. */
+/* What is tied is copied each time: its names would part when it is written,
+ * in a layer. */
 static bool is_little(const struct weight *part, const struct weight *all)
 {
     return part->entries <= all->entries / PART &&
@@ -140,7 +135,7 @@ static bool has_tied(struct scan_node *top)
     bool any = false;
 
     for (; node; node = scan_walk(node)) {
-        any = any || is_tied(node);
+        any = any || scan_is_tied(node);
     }
     return any;
 }
@@ -154,7 +149,7 @@ static void need_tied(struct scan_node *top)
         node->need = false;
         node->cover = false;
         node->expand = false;
-        for (struct scan_node *up = is_tied(node) ? node : NULL;
+        for (struct scan_node *up = scan_is_tied(node) ? node : NULL;
              up && !up->need; up = up->parent) {
             up->need = true;
         }

@@ -284,7 +284,7 @@ static int put_file(struct squashing *sq, struct scan_node *node)
                                                                       : 0;
         return rc < 0 ? fail(sq, rc) : 0;
     }
-    if (S_ISREG(node->mode) && node->links > 1) {
+    if (scan_is_tied(node)) {
         return put_linked(sq, node);
     }
     if (S_ISREG(node->mode) &&

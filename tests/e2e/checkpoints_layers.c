@@ -65,6 +65,11 @@ static const struct script names[] = {
      "stat -c %h a b; ln b c; echo three >> c; cat a\n"
      "test a -ef c && echo same\n",
      "one\none\none\ntwo\n2\n2\none\ntwo\nthree\nsame\n"},
+    {"names of one symbolic link are names of one in a checkpoint",
+     RUN "run 'ln -s t a; ln -P a b; mkdir d; ln -P b d/c'\n"
+         "mkdir checkpoints/a; cd checkpoints/a; stat -c %h a b d/c\n"
+         "stat -c %i a b d/c | sort -u | wc -l\n",
+     "3\n3\n3\n1\n"},
 };
 
 static const struct script memory[] = {

@@ -98,8 +98,9 @@ def exchange():
                                     2)
 def link():
     if sys.argv[3] != "links": return
-    p = r.choice(regular())
-    os.link(p, os.path.join(os.path.dirname(p), r.choice(NAMES)))
+    p = r.choice(regular() + links())
+    os.link(p, os.path.join(os.path.dirname(p), r.choice(NAMES)),
+        follow_symlinks=False)
 def symlink(): os.symlink("t" * r.choice([3, 100, 3000]), new())
 def fifo(): os.mkfifo(new())
 def sock():
@@ -200,7 +201,7 @@ def look(top):
         xattrs = {}
         if kind in (stat.S_IFDIR, stat.S_IFREG):
             xattrs = {k: os.getxattr(path, k) for k in os.listxattr(path)}
-        if kind == stat.S_IFREG:
+        if kind in (stat.S_IFREG, stat.S_IFLNK):
             names = inodes.setdefault(st.st_ino, [])
             names.append(rel)
         size = st.st_size if kind != stat.S_IFDIR else 0
