@@ -506,5 +506,6 @@ const struct provider_files files_over_exec = {
     .look = over_look_path,
     .tree = over_tree_path,
     .get = over_get_file,
+    .get_many = over_get_files,
     .put = over_put_file,
 };

@@ -276,6 +276,103 @@ int over_get_file(struct provider *provider, const struct sandbox *sandbox,
     return rc < 0 ? rc : 0;
 }
 
+/* ---- Many small files ---- */
+
+/* What a script has told of many files. */
+struct told {
+    struct stat *attrs; /* Of each path; mode 0: nothing. */
+    size_t *at;         /* Where its bytes are. */
+    size_t size;        /* Of all bytes. */
+};
+
+/* Reads the attributes in front; they are in the order of the paths. */
+static bool take_attrs(char **at, const char *end,
+                       const struct provider_many *many, struct told *out)
+{
+    const char *path;
+    struct stat attr;
+
+    for (size_t i = 0; *at < end && **at != '\n'; i++) {
+        if (!over_record(at, end, &path, &attr) || !S_ISREG(attr.st_mode) ||
+            (uint64_t)attr.st_size > many->most) {
+            return false;
+        }
+        while (i < many->n && strcmp(many->paths[i], path) != 0) {
+            i++;
+        }
+        if (i == many->n) {
+            return false;
+        }
+        out->attrs[i] = attr;
+        out->at[i] = out->size;
+        out->size += (size_t)attr.st_size;
+    }
+    return *at < end;
+}
+
+/* Whether the attributes behind are those in front: else nobody knows which
+ * bytes are whose. */
+static bool are_same(char *at, const char *end,
+                     const struct provider_many *many, const struct told *told)
+{
+    const char *path;
+    struct stat now;
+
+    for (size_t i = 0; i < many->n; i++) {
+        if (told->attrs[i].st_mode && (!over_record(&at, end, &path, &now) ||
+                                       strcmp(path, many->paths[i]) != 0 ||
+                                       !same(&told->attrs[i], &now))) {
+            return false;
+        }
+    }
+    return at == end;
+}
+
+static void tell_many(struct buf *text, const struct provider_many *many,
+                      struct told *told)
+{
+    char *at = text->data;
+    char *end = at ? at + text->size : NULL;
+
+    if (!at || !take_attrs(&at, end, many, told) ||
+        (size_t)(end - at) - 1 < told->size ||
+        !are_same(at + 1 + told->size, end, many, told)) {
+        return;
+    }
+    for (size_t i = 0; i < many->n; i++) {
+        if (told->attrs[i].st_mode) {
+            many->fn(many->arg, i, &told->attrs[i], at + 1 + told->at[i]);
+        }
+    }
+}
+
+int over_get_files(struct provider *provider, const struct sandbox *sandbox,
+                   const struct provider_many *many,
+                   const struct limits *limits, struct err *err)
+{
+    AUTO_FREE const char **paths = calloc(many->n + 1, sizeof(*paths));
+    AUTO_FREE struct stat *attrs = calloc(many->n + 1, sizeof(*attrs));
+    AUTO_FREE size_t *at = calloc(many->n + 1, sizeof(*at));
+    struct told told = {.attrs = attrs, .at = at};
+    struct buf text = BUF_INIT(many->most + (2 * many->n + 1) * OVER_RECORD);
+    struct over over = {.provider = provider,
+                        .sandbox = sandbox,
+                        .limits = limits,
+                        .script = over_get_many,
+                        .list = paths};
+    int rc = paths && attrs && at ? 0 : err_no_memory(err);
+
+    if (rc == 0) {
+        memcpy(paths, many->paths, many->n * sizeof(*paths));
+        rc = over_run(&over, &text, err);
+    }
+    if (rc == 0) {
+        tell_many(&text, many, &told);
+    }
+    buf_done(&text);
+    return rc;
+}
+
 /* ---- Whole files, in ---- */
 
 /* Reads a part of the new content; less than asked is its end. */
@@ -371,16 +468,11 @@ static void drop_new(struct work *work, const struct save *save)
 static void describe(const struct provider_put *put, uint64_t size,
                      struct save *out)
 {
-    uint64_t random = 0;
     char mtime[48];
 
-    if (getrandom(&random, sizeof(random), 0) != sizeof(random)) {
-        random = (uint64_t)clock_wall_us();
-    }
     *out = (struct save){.was = "any"};
     buf_init(&out->data, OVER_SMALL + 1);
-    (void)snprintf(out->name, sizeof(out->name), ".sessionfs-%016" PRIx64,
-                   random);
+    (void)snprintf(out->name, sizeof(out->name), "%s", put->half);
     print(out->need, size / KIB);
     if (put->mask & PROVIDER_ATTR_MODE) {
         (void)snprintf(out->mode, sizeof(out->mode), "%o",

@@ -21,6 +21,7 @@ struct over {
     const struct limits *limits;
     const char *script; /* Of those below. */
     const char *args[OVER_ARGS];
+    const char *const *list; /* Its arguments where there may be more. */
     const void *input;
     size_t input_size;
 };
@@ -86,6 +87,7 @@ extern const char over_statfs[];
 extern const char over_read[];
 extern const char over_write[];
 extern const char over_get[];
+extern const char over_get_many[]; /* Each argument is a path. */
 extern const char over_put[];
 extern const char over_append[];
 
@@ -101,6 +103,9 @@ int over_write_at(struct provider *provider, const struct sandbox *sandbox,
 int over_get_file(struct provider *provider, const struct sandbox *sandbox,
                   const char *path, int fd, const struct limits *limits,
                   struct stat *was, struct err *err);
+int over_get_files(struct provider *provider, const struct sandbox *sandbox,
+                   const struct provider_many *many,
+                   const struct limits *limits, struct err *err);
 int over_put_file(struct provider *provider, const struct sandbox *sandbox,
                   const char *path, const struct provider_put *put,
                   const struct limits *limits, struct stat *now,

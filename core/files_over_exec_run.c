@@ -166,13 +166,14 @@ int over_run(const struct over *over, struct buf *out, struct err *err)
         return err_set(err, -rc, "out of memory");
     }
     /* A file operation is one call, and counted as that already. */
-    rc = ops->run(over->provider, over->sandbox,
-                  &(struct provider_script){.text = text.data,
-                                            .args = over->args,
-                                            .input = over->input,
-                                            .input_size = over->input_size,
-                                            .most = out->cap - out->size},
-                  over->limits, out, &code, err);
+    rc = ops->run(
+        over->provider, over->sandbox,
+        &(struct provider_script){.text = text.data,
+                                  .args = over->list ? over->list : over->args,
+                                  .input = over->input,
+                                  .input_size = over->input_size,
+                                  .most = out->cap - out->size},
+        over->limits, out, &code, err);
     buf_done(&text);
     return rc < 0 || code == 0 ? rc : fail(code, err);
 }

@@ -228,6 +228,22 @@ const char over_get[] = PLAIN "[ -r \"$f\" ] || exit $EACCES\n"
                               "cat \"$f\" 2>/dev/null || exit $EIO\n"
                               "show \"$f\"\n";
 
+/* Those that are files and can be read: the attributes of all, an empty line,
+ * their bytes, and the attributes once more. */
+const char over_get_many[] =
+    "for f; do\n"
+    "    shift\n"
+    "    f=./$f\n"
+    "    [ -f \"$f\" ] && [ ! -L \"$f\" ] && [ -r \"$f\" ] &&\n"
+    "        set -- \"$@\" \"$f\"\n"
+    "done\n"
+    "[ $# != 0 ] || exit 0\n"
+    "show \"$@\"\n"
+    "echo\n"
+    "cat \"$@\" 2>/dev/null\n"
+    "show \"$@\"\n"
+    "exit 0\n";
+
 /* $3: a name for the new file beside the old; $4: whether its bytes come
  * along; $5 mode, $6 atime, $7 mtime, or none; $8: what the file must be:
  * `any`, `none`, or its size and mtime; $9: KiB that it needs.

@@ -31,11 +31,29 @@ struct provider_look {
     bool whole; /* All its entries were told. */
 };
 
+/** @param arg the caller's @param i which of the files @param was its
+ *  attributes with these bytes @param bytes its content, was->st_size of them;
+ *  borrowed */
+typedef void provider_content_fn(void *arg, size_t i, const struct stat *was,
+                                 const void *bytes);
+
+/* Small files that are wanted at once. */
+struct provider_many {
+    const char *const *paths;
+    size_t n;
+    size_t most; /* Bytes of all; of files that are larger by now some are not
+                  * told. */
+    provider_content_fn *fn;
+    void *arg;
+};
+
 /* A file's new content. */
 struct provider_put {
     int fd;                 /* Read from offset 0 to its end. */
     const struct stat *was; /* Size and mtime that it has now, mode 0: it is
                              * not there; NULL: any. */
+    const char *half;       /* A name that nobody else has, for what is put
+                             * together beside the file. */
     unsigned mask;          /* Of enum provider_attr: set with the content, */
     struct stat attr;       /* to this. */
 };
@@ -119,6 +137,11 @@ struct provider_files {
      * had at that time. NULL: by read_at. */
     int (*get)(struct provider *, const struct sandbox *, const char *path,
                int fd, const struct limits *, struct stat *was, struct err *);
+    /* Small files whole, as by get: one round trip. What is no file, or cannot
+     * be read, is left out. NULL: a get each. */
+    int (*get_many)(struct provider *, const struct sandbox *,
+                    const struct provider_many *, const struct limits *,
+                    struct err *);
     /* The whole of fd as the file's content; the file is made where there is
      * none. Readers see the old or the new content. -ESTALE, and nothing
      * changed, when it is not as put->was says. NULL: by create, write_at and

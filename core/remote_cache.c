@@ -13,8 +13,6 @@ enum {
     BUCKETS = 4096, /* A power of two. */
     /* Names of one tree; about 250 bytes each. */
     NAMES_MOST = 65536,
-    /* Names of a directory that is listed where only some are wanted. */
-    LISTED_MOST = 20000,
 };
 
 /* Names of all trees of this process: nobody's grows beyond. */
@@ -237,20 +235,23 @@ static struct known *find_name(struct remote_cache *cache,
     return known;
 }
 
-/* Makes room for one more name; false where none is left besides `keep`. */
-static bool make_room(struct remote_cache *cache, const struct known_dir *keep)
+/* Makes room for one more name; of a directory that takes all the room the
+ * names go that came first. */
+static void make_room(struct remote_cache *cache, struct known_dir *keep)
 {
     while (cache->n >= NAMES_MOST ||
            (cache->n && atomic_load(&all_names) >= all_names_most)) {
         struct known_dir *oldest =
             container_of(cache->dirs.next, struct known_dir, link);
 
-        if (oldest == keep) {
-            return false;
+        if (oldest != keep) {
+            drop_dir(cache, oldest);
+            continue;
         }
-        drop_dir(cache, oldest);
+        drop_name(cache, container_of(keep->names.next, struct known, link));
+        keep->whole_until_ms = 0;
+        keep->telling = 0;
     }
-    return true;
 }
 
 static struct known *make_name(struct remote_cache *cache,
@@ -260,9 +261,10 @@ static struct known *make_name(struct remote_cache *cache,
     struct known **at = name_at(cache, dir, name);
     size_t len = strlen(name);
 
-    if (known || !make_room(cache, dir)) {
+    if (known) {
         return known;
     }
+    make_room(cache, dir);
     known = calloc(1, sizeof(*known) + len + 1);
     if (known) {
         memcpy(known->name, name, len);
@@ -306,7 +308,9 @@ enum remote_known remote_cache_find(struct remote_cache *cache,
     mutex_lock(&cache->lock);
     dir = find_dir(cache, at.dir, at.dir_len);
     known = dir ? find_name(cache, dir, at.name) : NULL;
-    if (known && known->until_ms > now) {
+    /* What came early in a long listing holds as long as its end. */
+    if (known && (known->until_ms > now || (known->until_ms && at.name[0] &&
+                                            dir->whole_until_ms > now))) {
         found = known->is;
         *attr = known->attr;
     } else if (!known && dir && dir->whole_until_ms > now && at.name[0]) {
@@ -505,8 +509,7 @@ void remote_cache_add(struct remote_cache *cache,
     mutex_lock(&cache->lock);
     dir = find_dir(cache, path, strlen(path));
     if (is_telling(cache, dir, moment)) {
-        put(cache, dir, entry->name, &entry->attr,
-            moment->at_ms + cache->keep_ms);
+        put(cache, dir, entry->name, &entry->attr, clock_ms() + cache->keep_ms);
     }
     mutex_unlock(&cache->lock);
 }
@@ -520,7 +523,7 @@ void remote_cache_whole(struct remote_cache *cache,
     dir = find_dir(cache, path, strlen(path));
     if (is_telling(cache, dir, moment)) {
         dir->was_whole = true;
-        dir->whole_until_ms = moment->at_ms + cache->keep_ms;
+        dir->whole_until_ms = clock_ms() + cache->keep_ms;
     }
     mutex_unlock(&cache->lock);
 }
@@ -576,7 +579,7 @@ bool remote_cache_miss(struct remote_cache *cache, const char *path)
     mutex_lock(&cache->lock);
     dir = make_dir(cache, path, strlen(path));
     if (dir) {
-        list = (dir->was_whole || dir->misses) && dir->n < LISTED_MOST;
+        list = (dir->was_whole || dir->misses) && dir->n < REMOTE_LISTED_MOST;
         dir->misses++;
     }
     mutex_unlock(&cache->lock);

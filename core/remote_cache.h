@@ -2,9 +2,10 @@
  * What is known of names and attributes of a sandbox's files, by path, for a
  * bounded time and in bounded memory. Thread-safe; calls nobody.
  *
- * Nothing holds longer than its time, and remote_cache_changed() ends all at
- * once. An answer of the engine is kept only if nothing of its directory was
- * changed through us since it was asked for: it may be older than the change.
+ * Nothing holds longer than its time, a listing from its end on, and
+ * remote_cache_changed() ends all at once. An answer of the engine is kept only
+ * if nothing of its directory was changed through us since it was asked for: it
+ * may be older than the change.
  *
  * A path is as in `struct provider_files`. The workspace itself is the name ""
  * in the directory "".
@@ -13,6 +14,12 @@
 #define SESSIONFS_REMOTE_CACHE_H
 
 #include "core/provider_files.h"
+
+enum {
+    /* Names of a directory that is listed where only some are wanted, or once
+     * more because time has passed. */
+    REMOTE_LISTED_MOST = 20000
+};
 
 struct remote_cache;
 

@@ -134,11 +134,10 @@ static int make_new(const struct by_calls *to, struct err *err)
 /* Another name in the same directory. */
 static int name_half(struct by_calls *to, struct err *err)
 {
-    static atomic_uint made;
     const char *slash = strrchr(to->path, '/');
     int len = slash ? (int)(slash + 1 - to->path) : 0;
-    int n = snprintf(to->at, sizeof(to->at), "%.*s.sessionfs-%x-%x", len,
-                     to->path, (unsigned)getpid(), atomic_fetch_add(&made, 1));
+    int n = snprintf(to->at, sizeof(to->at), "%.*s%s", len, to->path,
+                     to->put->half);
 
     return n < (int)sizeof(to->at)
                ? 0

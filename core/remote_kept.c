@@ -24,7 +24,6 @@
 #define MAGIC  "unsent1"
 
 enum {
-    NAME_SIZE = 32,
     COPY = 256 * 1024,
 };
 
@@ -44,9 +43,10 @@ struct head {
 /* Guards the names in all UNSENT, for moments of this machine's disk. */
 static struct mutex names_lock = MUTEX_INIT;
 
-static void name_of(uint64_t n, const char *suffix, char out[NAME_SIZE])
+void remote_kept_name(uint64_t n, const char *suffix,
+                      char out[REMOTE_KEPT_NAME])
 {
-    (void)snprintf(out, NAME_SIZE, "%020" PRIu64 "%s", n, suffix);
+    (void)snprintf(out, REMOTE_KEPT_NAME, "%020" PRIu64 "%s", n, suffix);
 }
 
 int remote_kept_open(const struct remote *r, bool make, struct err *err)
@@ -115,9 +115,9 @@ static int copy_data(int from, int to, struct err *err)
 
 /* Gives the bytes a name; where a file without one cannot get any they are
  * copied. */
-static int keep_data(int dir, const char *name, int fd, struct err *err)
+int remote_keep_data(int dir, const char *name, int fd, struct err *err)
 {
-    char proc[NAME_SIZE];
+    char proc[REMOTE_KEPT_NAME];
     struct stat attr;
     AUTO_FD int copy = -1;
     int rc;
@@ -193,13 +193,14 @@ static int keep_locked(int dir, const struct remote_stage *stage,
                        const char *path, struct err *err) REQUIRES(names_lock)
 {
     uint64_t n = next_number();
-    char data[NAME_SIZE], about[NAME_SIZE], half[NAME_SIZE];
+    char data[REMOTE_KEPT_NAME], about[REMOTE_KEPT_NAME],
+        half[REMOTE_KEPT_NAME];
     int rc;
 
-    name_of(n, ".data", data);
-    name_of(n, ".half", half);
-    name_of(n, "", about);
-    rc = keep_data(dir, data, stage->fd, err);
+    remote_kept_name(n, ".data", data);
+    remote_kept_name(n, ".half", half);
+    remote_kept_name(n, "", about);
+    rc = remote_keep_data(dir, data, stage->fd, err);
     if (rc == 0) {
         crash_point("unsent-data");
         rc = write_about(dir, half, stage, path, err);
@@ -355,7 +356,7 @@ void remote_kept_free(struct remote_kept *kept)
 int remote_kept_load(struct remote *r, int dir, uint64_t n,
                      struct remote_kept **out, struct err *err)
 {
-    char about[NAME_SIZE], data[NAME_SIZE];
+    char about[REMOTE_KEPT_NAME], data[REMOTE_KEPT_NAME];
     struct remote_kept *kept = calloc(1, sizeof(*kept));
     AUTO_FD int fd = -1;
     int rc;
@@ -363,12 +364,13 @@ int remote_kept_load(struct remote *r, int dir, uint64_t n,
     if (!kept) {
         return err_no_memory(err);
     }
-    name_of(n, "", about);
-    name_of(n, ".data", data);
+    remote_kept_name(n, "", about);
+    remote_kept_name(n, ".data", data);
     list_init(&kept->stage.link);
     kept->stage.node = &r->root;
     kept->stage.path = kept->path;
     kept->stage.fd = -1;
+    kept->n = n;
     fd = openat(dir, about, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     rc = fd < 0 ? err_errno(err, "cannot read what is kept")
                 : read_about(fd, kept, err);
@@ -385,13 +387,13 @@ int remote_kept_load(struct remote *r, int dir, uint64_t n,
 
 void remote_kept_forget(int dir, uint64_t n)
 {
-    char name[NAME_SIZE];
+    char name[REMOTE_KEPT_NAME];
 
     crash_point("unsent-sent");
-    name_of(n, "", name);
+    remote_kept_name(n, "", name);
     (void)unlinkat(dir, name, 0);
     crash_point("unsent-forgotten");
-    name_of(n, ".data", name);
+    remote_kept_name(n, ".data", name);
     (void)unlinkat(dir, name, 0);
 }
 
@@ -400,7 +402,7 @@ void remote_kept_forget(int dir, uint64_t n)
 /* What a crash has left half done goes. */
 static void clean(int dir, const char *name) REQUIRES(names_lock)
 {
-    char about[NAME_SIZE];
+    char about[REMOTE_KEPT_NAME];
 
     (void)snprintf(about, sizeof(about), "%.20s", name);
     if (strcmp(about, name) != 0 && faccessat(dir, about, F_OK, 0) < 0 &&

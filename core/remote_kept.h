@@ -8,9 +8,14 @@
 
 #include "core/remote_stage.h"
 
+enum {
+    REMOTE_KEPT_NAME = 32
+};
+
 /* One that is being sent. */
 struct remote_kept {
     struct remote_stage stage;
+    uint64_t n; /* Its number. */
     char path[REMOTE_PATH_SIZE];
 };
 
@@ -52,6 +57,26 @@ MUST_USE int remote_kept_list(int dir, struct remote_numbers *out);
  */
 MUST_USE int remote_kept_load(struct remote *r, int dir, uint64_t n,
                               struct remote_kept **out, struct err *err);
+
+/** @param n a number @param suffix of one of its files @param out its name */
+void remote_kept_name(uint64_t n, const char *suffix,
+                      char out[REMOTE_KEPT_NAME]);
+
+/**
+ * Gives bytes a name, and waits until the disk has them.
+ *
+ * @param dir  where
+ * @param name there; -EEXIST
+ * @param fd   of a file, perhaps without a name; it is shared where it can be
+ * @param err  filled on failure
+ * @return 0 or a negative errno: a part may be there then
+ */
+MUST_USE int remote_keep_data(int dir, const char *name, int fd,
+                              struct err *err);
+
+/** @param rc why one could not be sent @return whether others could not either,
+ *  as the engine does not answer */
+bool remote_is_of_all(int rc);
 
 /** @param kept freed; on the disk it stays */
 void remote_kept_free(struct remote_kept *kept);

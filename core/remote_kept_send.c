@@ -1,11 +1,15 @@
 /* Sends what could not be sent, and was kept: see remote_kept.h. */
-#include "core/remote_kept.h"
+#include "core/remote_aside.h"
 
 #include "core/cleanup.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum {
+    ROUNDS = 3 /* An engine that fails and says nothing is asked so often. */
+};
 
 /* Makes the directories that a path lies in. */
 static int make_parents(struct remote *r, const char *path,
@@ -44,20 +48,99 @@ static int send_kept(struct remote *r, struct remote_kept *kept,
     return rc;
 }
 
-/* Sends one; a negative errno where it stays. */
+bool remote_is_of_all(int rc)
+{
+    switch (-rc) {
+    case ENOTCONN:
+    case ETIMEDOUT:
+    case ECANCELED:
+    case EHOSTDOWN:
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* Whether it will not get better by waiting: the engine answers, and has said
+ * what is wrong with this file, or has failed it again and again. */
+static bool is_for_good(struct remote *r, int rc, const struct limits *limits)
+{
+    struct err unused = ERR_INIT;
+    struct stat attr;
+    unsigned rounds;
+
+    switch (-rc) {
+    case EAGAIN:
+    case EINTR:
+    case ENOMEM:
+    case EMFILE:
+    case ENFILE:
+    case ESTALE: /* The sandbox is another one, or gone. */
+        return false;
+    case EIO:
+        mutex_lock(&r->base.lock);
+        rounds = r->kept_rounds;
+        mutex_unlock(&r->base.lock);
+        if (rounds < ROUNDS) {
+            return false;
+        }
+        break;
+    default:
+        if (remote_is_of_all(rc)) {
+            return false;
+        }
+    }
+    remote_cache_forget(r->cache, "");
+    return remote_attr(r, "", limits, &attr, &unused) == 0;
+}
+
+/* Loads one, and puts aside what makes no sense. */
+static int load(struct remote *r, int dir, uint64_t n, struct remote_kept **out,
+                enum ws_fate *fate, struct err *err)
+{
+    int rc = remote_kept_load(r, dir, n, out, err);
+
+    if (rc == -ENOENT) {
+        *fate = WS_LOST; /* Somebody has removed its bytes. */
+    } else if (rc == -EIO && remote_aside_put_raw(r, dir, n, err) == 0) {
+        *fate = WS_ASIDE;
+    }
+    return rc;
+}
+
+/* Puts aside what cannot be sent; of attributes alone nothing is left. */
+static enum ws_fate put_aside(struct remote *r, struct remote_kept *kept,
+                              const struct limits *limits, struct err *err)
+{
+    struct err why = *err;
+
+    if (!kept->stage.written) {
+        return WS_LOST;
+    }
+    if (remote_aside_put(r, kept, limits, err) == 0) {
+        return WS_ASIDE;
+    }
+    *err = why;
+    return WS_KEPT;
+}
+
+/* Sends one; a negative errno where it was not sent. */
 static int send_one(struct remote *r, int dir, uint64_t n,
                     const struct limits *limits, const struct ws_told *told,
                     struct err *err)
 {
     struct remote_kept *kept = NULL;
     enum ws_fate fate = WS_KEPT;
-    int rc = remote_kept_load(r, dir, n, &kept, err);
+    int rc = load(r, dir, n, &kept, &fate, err);
 
     if (rc == 0) {
         rc = send_kept(r, kept, limits, err);
         fate = rc == 0 ? WS_SENT : kept->stage.changed ? WS_KEPT : WS_BESIDE;
+        if (fate == WS_KEPT && is_for_good(r, rc, limits)) {
+            fate = put_aside(r, kept, limits, err);
+        }
     }
-    if (rc == 0 || fate == WS_BESIDE) {
+    if (fate != WS_KEPT) {
         remote_kept_forget(dir, n);
     }
     told->fn(told->arg, fate, kept ? kept->path : "?", err);
@@ -65,13 +148,6 @@ static int send_one(struct remote *r, int dir, uint64_t n,
         remote_kept_free(kept);
     }
     return fate == WS_BESIDE ? 0 : rc;
-}
-
-/* Whether the others would fail alike. */
-static bool is_of_all(int rc)
-{
-    return rc == -ENOTCONN || rc == -ETIMEDOUT || rc == -ECANCELED ||
-           rc == -EHOSTDOWN;
 }
 
 static int send_all(struct remote *r, int dir, const struct limits *limits,
@@ -84,7 +160,7 @@ static int send_all(struct remote *r, int dir, const struct limits *limits,
     if (rc < 0) {
         first = err_set(err, -rc, "cannot list what is kept");
     }
-    for (size_t i = 0; i < all.n && !is_of_all(rc); i++) {
+    for (size_t i = 0; i < all.n && !remote_is_of_all(rc); i++) {
         struct err why = ERR_INIT;
 
         rc = send_one(r, dir, all.of[i], limits, told, &why);
@@ -122,6 +198,7 @@ int remote_send_kept(struct workspace *ws, const struct limits *limits,
     }
     rc = send_all(r, dir, limits, told, err);
     mutex_lock(&r->base.lock);
+    r->kept_rounds = rc < 0 ? r->kept_rounds + 1 : 0;
     r->sends_kept = false;
     cond_broadcast(&r->turn);
     mutex_unlock(&r->base.lock);

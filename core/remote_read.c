@@ -9,13 +9,6 @@
 #include <errno.h>
 #include <string.h>
 
-/* A run of chunks that is being fetched. */
-struct remote_fetch {
-    struct list link; /* r->fetches */
-    const char *path;
-    uint64_t first, n;
-};
-
 /* The bytes of a run that was fetched. */
 struct run {
     char *data;
@@ -267,4 +260,98 @@ ssize_t remote_content(struct remote *r, const struct remote_range *range,
         done += n > 0 ? (size_t)n : 0;
     }
     return (ssize_t)done;
+}
+
+/* ---- Many at once ---- */
+
+bool remote_batch_add(struct remote_batch *batch, char *path,
+                      const struct stat *attr)
+{
+    struct remote *r = batch->r;
+    struct remote_fetch *fetch = &batch->fetches[batch->n];
+    bool comes;
+
+    if (remote_data_read(r->data, path, attr, 0, 0, NULL, 0) >= 0) {
+        return false;
+    }
+    *fetch = (struct remote_fetch){.path = path, .n = 1};
+    mutex_lock(&r->base.lock);
+    comes = is_coming(r, path, 0);
+    if (!comes) {
+        list_add(&r->fetches, &fetch->link);
+    }
+    mutex_unlock(&r->base.lock);
+    if (!comes) {
+        batch->paths[batch->n] = path;
+        batch->bytes += (uint64_t)attr->st_size;
+        batch->n++;
+    }
+    return !comes;
+}
+
+void remote_batch_free(struct remote_batch *batch)
+{
+    struct remote *r = batch->r;
+
+    mutex_lock(&r->base.lock);
+    for (size_t i = 0; i < batch->n; i++) {
+        list_remove(&batch->fetches[i].link);
+    }
+    cond_broadcast(&r->turn);
+    mutex_unlock(&r->base.lock);
+    for (size_t i = 0; i < batch->n; i++) {
+        free(batch->paths[i]);
+    }
+    free(batch);
+}
+
+static void take_whole(void *arg, size_t i, const struct stat *was,
+                       const void *bytes)
+{
+    const struct remote_batch *batch = arg;
+
+    if (i < batch->n && S_ISREG(was->st_mode) && was->st_size >= 0 &&
+        was->st_size <= REMOTE_CHUNK) {
+        remote_data_keep(batch->r->data, batch->paths[i], was, 0, bytes,
+                         (size_t)was->st_size);
+    }
+}
+
+/* Without such a call there is one file. */
+static int fetch_one(struct remote *r, const struct remote_fetch *one,
+                     const struct limits *limits, struct err *err)
+{
+    struct run run = {.data = NULL};
+    struct stat attr;
+    int rc = 0;
+
+    if (remote_cache_find(r->cache, one->path, &attr) == REMOTE_THERE) {
+        rc = fetch_run(r, one, &attr, limits, &run, err);
+    }
+    free(run.data);
+    return rc;
+}
+
+void remote_batch_fetch(struct remote_batch *batch, const struct limits *limits)
+{
+    struct remote *r = batch->r;
+    const struct provider_many many = {.paths =
+                                           (const char *const *)batch->paths,
+                                       .n = batch->n,
+                                       .most = batch->bytes + REMOTE_CHUNK,
+                                       .fn = take_whole,
+                                       .arg = batch};
+    struct err unused = ERR_INIT;
+
+    if (!r->files->get_many) {
+        for (size_t i = 0; i < batch->n; i++) {
+            (void)!fetch_one(r, &batch->fetches[i], limits, &unused);
+        }
+    } else if (batch->n && remote_begin(r, limits, &unused) == 0) {
+        (void)!remote_end(r,
+                          r->files->get_many(r->provider, &r->sandbox, &many,
+                                             limits, &unused),
+                          &unused);
+    }
+    remote_batch_free(batch);
 }

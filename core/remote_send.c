@@ -4,6 +4,7 @@
  * large file is written in its place. Nothing that somebody else wrote since
  * it was read is overwritten: see collide().
  */
+#include "core/remote_halves.h"
 #include "core/remote_stage.h"
 
 #include "core/cleanup.h"
@@ -63,13 +64,21 @@ static int put(const struct sending *to, const char *path,
                const struct stat *was, struct stat *now, struct err *err)
 {
     const struct remote_stage *stage = to->stage;
-    const struct provider_put what = {
-        .fd = stage->fd, .was = was, .mask = stage->mask, .attr = stage->attr};
+    struct remote_half half;
+    const struct provider_put what = {.fd = stage->fd,
+                                      .was = was,
+                                      .half = half.name,
+                                      .mask = stage->mask,
+                                      .attr = stage->attr};
+    int rc;
 
     memset(now, 0, sizeof(*now));
-    return to->r->files->put
-               ? put_at_once(to, path, &what, now, err)
-               : remote_put_by_calls(to->r, path, &what, to->limits, now, err);
+    remote_half_begin(to->r, path, &half);
+    rc = to->r->files->put
+             ? put_at_once(to, path, &what, now, err)
+             : remote_put_by_calls(to->r, path, &what, to->limits, now, err);
+    remote_half_end(to->r, &half, rc);
+    return rc;
 }
 
 static int put_whole(const struct sending *to, struct stat *now,

@@ -1,4 +1,5 @@
 /* All that is staged sent at once, side by side. */
+#include "core/remote_halves.h"
 #include "core/remote_stage.h"
 
 #include "core/clock.h"
@@ -125,6 +126,7 @@ static int sync(struct remote *r, const struct limits *limits, bool strict,
     ssize_t n = collect(r, &batch.nodes);
     struct err failed;
 
+    remote_halves_clean(r, limits);
     if (n <= 0) {
         free(batch.nodes);
         return n < 0 ? err_no_memory(err) : 0;

@@ -86,8 +86,15 @@ static void told_late(void *arg, enum ws_fate fate, const char *path,
         add_event(session, "file.conflict", path, err);
         session_fail(session, "send", 0, path, &nobody, err);
         return;
-    case WS_KEPT:
+    case WS_ASIDE:
+        add_event(session, "file.aside", path, err);
+        session_fail(session, "send", 0, path, &nobody, err);
+        return;
     case WS_LOST:
+        add_event(session, "file.lost", path, err);
+        session_fail(session, "send", 0, path, &nobody, err);
+        return;
+    case WS_KEPT:
         tell_kept(session, path, err);
     }
 }
@@ -129,7 +136,7 @@ static int send_kept(struct session *session, struct workspace *tree,
     /* What is kept meanwhile is in it. */
     mutex_lock(&session->lock);
     session->unsent_told = rc < 0;
-    if (rc == 0 && path && (rmdir(path) == 0 || errno == ENOENT)) {
+    if (path && (rmdir(path) == 0 || errno == ENOENT)) {
         session->unsent = false;
         session->retries = 0;
     }
@@ -194,7 +201,14 @@ void session_unsent_send(struct session *session)
 void session_unsent_drop(struct session *session)
 {
     AUTO_FREE char *path = kept_path(session->dir);
+    AUTO_FREE char *aside = NULL;
 
+    if (asprintf(&aside, "%s/aside", session->dir) < 0) {
+        aside = NULL;
+    }
+    if (aside) {
+        (void)registry_trash_path(session->registry, aside);
+    }
     if (path && has_kept(session) &&
         registry_trash_path(session->registry, path)) {
         mutex_lock(&session->lock);

@@ -138,6 +138,7 @@ enum ws_fate {
     WS_SENT,
     WS_BESIDE, /* The engine's version differs: both are there now. */
     WS_KEPT,   /* It lies on this machine's disk until it can be sent. */
+    WS_ASIDE,  /* It is not sent any more, and shows in the top directory. */
     WS_LOST,
 };
 

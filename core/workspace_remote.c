@@ -1,5 +1,6 @@
 /* A tree over a provider's file calls: names and attributes. */
-#include "core/remote_stage.h"
+#include "core/remote_aside.h"
+#include "core/remote_halves.h"
 
 #include "core/cleanup.h"
 #include "core/workers.h"
@@ -46,6 +47,7 @@ static void free_copies(struct remote *r)
 static void free_parts(struct remote *r)
 {
     workers_free(r->ahead);
+    remote_aside_done(r);
     remote_nodes_done(r);
     remote_cache_free(r->cache);
     remote_data_free(r->data);
@@ -114,7 +116,8 @@ int remote_lookup(struct ws_node *dir, const char *name,
     struct stat found;
     int rc;
 
-    if (lookup_staged(remote_node_of(dir), name, out, &found)) {
+    if (lookup_staged(remote_node_of(dir), name, out, &found) ||
+        remote_aside_find(remote_node_of(dir), name, out, &found)) {
         *attr = found;
         return 0;
     }
@@ -133,10 +136,15 @@ int remote_getattr(struct ws_node *node, struct ws_file *file,
 {
     struct stat found;
     bool staged = remote_stage_attr(remote_node_of(node), &found);
-    int rc = staged ? 0 : stat_path(node, NULL, ctx, &found, err);
     bool orphan = staged && !found.st_nlink;
+    int rc = 0;
 
     (void)file;
+    if (!staged && remote_is_aside(remote_node_of(node))) {
+        rc = remote_aside_attr(remote_node_of(node), &found, err);
+    } else if (!staged) {
+        rc = stat_path(node, NULL, ctx, &found, err);
+    }
     if (rc == 0) {
         rc = remote_show(remote_node_of(node), &found, err);
     }
@@ -248,7 +256,9 @@ static int remote_setattr(struct ws_node *base, struct ws_file *file,
     bool cut = file && (mask & PROVIDER_ATTR_SIZE);
     struct stat plain = *want;
     struct stat now = {.st_size = 0};
-    int rc = drop_owners(remote_tree(node), &mask, want, err);
+    int rc = remote_is_aside(node)
+                 ? remote_aside_open(node, O_WRONLY, &(int){-1}, err)
+                 : drop_owners(remote_tree(node), &mask, want, err);
 
     resolve_time(&mask, PROVIDER_ATTR_ATIME, &plain.st_atim);
     resolve_time(&mask, PROVIDER_ATTR_MTIME, &plain.st_mtim);
@@ -451,6 +461,7 @@ int ws_new_remote(struct provider *provider, const struct sandbox *sandbox,
     }
     r->walk.at_ms = INT64_MIN / 2;
     r->small_ms = INT64_MIN / 2;
+    atomic_init(&r->aside, -1);
     rc = cancel_init(&r->end, err);
     if (rc == 0 && make_parts(r, sandbox) < 0) {
         cancel_done(&r->end);
@@ -462,7 +473,9 @@ int ws_new_remote(struct provider *provider, const struct sandbox *sandbox,
         return rc;
     }
     cond_init(&r->turn);
+    remote_aside_init(r);
     ws_init(&r->base, &remote_ops, &r->root.base);
+    remote_halves_start(r);
     *out = &r->base;
     return 0;
 }

@@ -35,7 +35,8 @@ struct remote_node {
     struct remote_node *next;
     struct remote_node *parent; /* Referenced; NULL: the root. */
     char *name;
-    bool gone; /* Removed or replaced: not in the table. */
+    bool gone;  /* Removed or replaced: not in the table. */
+    bool aside; /* Not sent, on this side alone: remote_aside.h. */
 };
 
 /* Who was asked for last, to see a walk. */
@@ -58,6 +59,7 @@ struct remote {
     struct remote_data *data;
     struct workers *ahead; /* Fetch what is not asked for yet; freed first. */
     struct cancel end;     /* Of what they do. */
+    atomic_int aside;      /* The directory of what was put aside; -1: none. */
 
     /* By base.lock. */
     struct list loads;   /* Of directories that are being told. */
@@ -69,14 +71,17 @@ struct remote {
                            * engine came later. */
     bool has_inos;        /* The engine tells numbers. */
     struct remote_walk walk;
-    unsigned calls;  /* Of the engine, under way. */
-    bool sends_kept; /* Somebody sends what is kept. */
+    unsigned calls;           /* Of the engine, under way. */
+    atomic_bool halves_clean; /* Or somebody has tried: remote_halves.h. */
+    bool sends_kept;          /* Somebody sends what is kept. */
+    unsigned kept_rounds;     /* How often that failed, one after another. */
     struct remote_node **buckets;
     size_t n_buckets; /* A power of two. */
     size_t n_nodes;
     bool appending; /* Somebody finds the end of a file and writes there. */
     char small_dir[REMOTE_PATH_SIZE]; /* Where a small file was missing last, */
-    int64_t small_ms;                 /* and when. */
+    int64_t small_ms;                 /* and when; */
+    unsigned small_n; /* how many were fetched with it then; 0: it alone. */
     char small_mark[REMOTE_PATH_SIZE]; /* Is to be read before more follows. */
     struct cond turn; /* Something that somebody may wait for has ended. */
 };
@@ -84,6 +89,7 @@ struct remote {
 struct remote_file {
     struct ws_file base; /* First. */
     int flags;
+    int aside;      /* Of a file that was put aside, else -1. */
     uint64_t next;  /* By the tree's lock: the chunk behind the last one that */
     uint64_t ahead; /* was read, and how many more were fetched with it. */
 };
@@ -181,6 +187,44 @@ MUST_USE ssize_t remote_content(struct remote *r,
                                 const struct remote_range *range, void *out,
                                 size_t size, uint64_t offset,
                                 const struct limits *limits, struct err *err);
+
+enum {
+    REMOTE_BATCH_MOST = 256
+};
+
+/* A run of chunks that is being fetched. */
+struct remote_fetch {
+    struct list link; /* r->fetches */
+    const char *path;
+    uint64_t first, n;
+};
+
+/* Small files that are fetched at once. */
+struct remote_batch {
+    struct remote *r;
+    size_t n;
+    uint64_t bytes; /* Of all, as far as is known. */
+    char *paths[REMOTE_BATCH_MOST];
+    struct remote_fetch fetches[REMOTE_BATCH_MOST];
+};
+
+/**
+ * Adds a file to a batch, which whoever reads it waits for from now on.
+ *
+ * @param batch zeroed at first but for r
+ * @param path  taken on success
+ * @param attr  its attributes
+ * @return whether it was added: it is not here, and nobody fetches it
+ */
+bool remote_batch_add(struct remote_batch *batch, char *path,
+                      const struct stat *attr);
+
+/** @param batch fetched and kept, and freed; whoever reads a file is told what
+ *  is wrong with it @param limits deadline and token */
+void remote_batch_fetch(struct remote_batch *batch,
+                        const struct limits *limits);
+/** @param batch freed, and not fetched */
+void remote_batch_free(struct remote_batch *batch);
 
 /**
  * Fetches the small files that follow one, where it looks as if they were read

@@ -1,5 +1,7 @@
 /* Open files and directories of a remote tree. */
-#include "core/remote_stage.h"
+#include "core/remote_aside.h"
+
+#include "core/cleanup.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -51,6 +53,7 @@ int remote_file_new(struct ws_node *node, int flags, struct ws_file **out,
     file->base.node = ws_node_ref_locked(node);
     mutex_unlock(&node->tree->lock);
     file->flags = flags;
+    file->aside = -1;
     *out = &file->base;
     return 0;
 }
@@ -71,6 +74,23 @@ static int cut(struct ws_node *node, const struct ws_ctx *ctx, struct err *err)
     return rc;
 }
 
+/* Opens what is on this side alone. */
+static int open_aside(struct ws_node *node, int flags, struct ws_file **out,
+                      struct err *err)
+{
+    int fd = -1;
+    int rc = remote_aside_open(remote_node_of(node), flags, &fd, err);
+
+    if (rc == 0) {
+        rc = remote_file_new(node, flags, out, err);
+        if (rc == 0) {
+            file_of(*out)->aside = TAKE_FD(fd);
+        }
+        cleanup_fd(&fd);
+    }
+    return rc;
+}
+
 int remote_open(struct ws_node *node, int flags, const struct ws_ctx *ctx,
                 struct ws_file **out, struct err *err)
 {
@@ -80,6 +100,9 @@ int remote_open(struct ws_node *node, int flags, const struct ws_ctx *ctx,
     struct stat attr;
     int rc = check_type(remote_node_of(node)->type, err);
 
+    if (rc == 0 && remote_is_aside(remote_node_of(node))) {
+        return open_aside(node, flags, out, err);
+    }
     if (rc == 0 && !remote_stage_attr(remote_node_of(node), &attr)) {
         /* Told now, -ESTALE makes the kernel look the name up again. */
         rc = remote_path(remote_node_of(node), NULL, &path, err);
@@ -125,6 +148,7 @@ void remote_close(struct ws_file *file)
     node->opens--;
     mutex_unlock(&r->base.lock);
     drop_stage(node);
+    cleanup_fd(&file_of(file)->aside);
     free(file_of(file));
 }
 
@@ -178,9 +202,14 @@ ssize_t remote_read(struct ws_file *file, void *out, size_t size, off_t offset,
                     const struct ws_ctx *ctx, struct err *err)
 {
     struct remote_stage *stage = NULL;
-    ssize_t n = remote_stage_enter(remote_node_of(file->node), false,
-                                   &ctx->limits, &stage, err);
+    ssize_t n;
 
+    if (file_of(file)->aside >= 0) {
+        n = pread(file_of(file)->aside, out, size, offset);
+        return n < 0 ? err_errno(err, "read what was put aside") : n;
+    }
+    n = remote_stage_enter(remote_node_of(file->node), false, &ctx->limits,
+                           &stage, err);
     if (n < 0) {
         return n;
     }

@@ -1,5 +1,5 @@
 /* Names of a remote tree: making, moving and removing. */
-#include "core/remote_stage.h"
+#include "core/remote_aside.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -334,7 +334,9 @@ int remote_remove(struct ws_node *dir, const char *name, bool is_dir,
         return remote_cannot(err);
     }
     node = remote_node_find(remote_node_of(dir), name);
-    rc = remove_node(dir, name, node, is_dir, ctx, err);
+    rc = node && remote_is_aside(node)
+             ? remote_aside_remove(node, err)
+             : remove_node(dir, name, node, is_dir, ctx, err);
     if (rc == 0) {
         rc = remote_path(remote_node_of(dir), name, &path, err);
     }
@@ -372,9 +374,14 @@ static int rename_nodes(const struct ws_move *move, struct remote_node *a,
 {
     bool replaces =
         b && b != a && !(move->flags & (RENAME_EXCHANGE | RENAME_NOREPLACE));
+    bool aside = a && remote_is_aside(a);
     struct remote_stage *stage = NULL;
     int rc = send_fresh(a, move->ctx, err);
 
+    if (rc == 0 && b && b != a && remote_is_aside(b)) {
+        rc = err_set(err, EPERM,
+                     "nothing can take the place of what is not sent");
+    }
     if (rc == 0) {
         rc = send_fresh(b, move->ctx, err);
     }
@@ -384,7 +391,7 @@ static int rename_nodes(const struct ws_move *move, struct remote_node *a,
         rc = begin_removal(b, move->ctx, &stage, err);
     }
     if (rc == 0) {
-        rc = rename_theirs(move, err);
+        rc = aside ? remote_aside_move(move, a, err) : rename_theirs(move, err);
     }
     if (rc == 0) {
         remote_node_moved(move);

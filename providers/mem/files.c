@@ -457,5 +457,6 @@ const struct provider_files mem_files = {
     .look = mem_look,
     .tree = mem_tell_tree,
     .get = mem_get_file,
+    .get_many = mem_get_many,
     .put = mem_put_file,
 };

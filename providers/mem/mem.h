@@ -231,6 +231,9 @@ int mem_tell_tree(struct provider *provider, const struct sandbox *sandbox,
 int mem_get_file(struct provider *provider, const struct sandbox *sandbox,
                  const char *path, int fd, const struct limits *limits,
                  struct stat *was, struct err *err);
+int mem_get_many(struct provider *provider, const struct sandbox *sandbox,
+                 const struct provider_many *many, const struct limits *limits,
+                 struct err *err);
 int mem_put_file(struct provider *provider, const struct sandbox *sandbox,
                  const char *path, const struct provider_put *put,
                  const struct limits *limits, struct stat *now,

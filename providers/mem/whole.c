@@ -153,6 +153,66 @@ int mem_get_file(struct provider *provider, const struct sandbox *sandbox,
     return rc;
 }
 
+/* A copy of a file. */
+struct copied_file {
+    struct stat attr;
+    char *data;
+    bool there;
+};
+
+static int copy_file(struct mem_box *box, const char *path,
+                     struct copied_file *out, size_t *left)
+{
+    struct mem_inode *inode = NULL;
+    struct err unused = ERR_INIT;
+    size_t size;
+
+    if (mem_find_file(box, path, &inode, &unused) < 0) {
+        return 0;
+    }
+    size = (size_t)inode->attr.st_size;
+    if (size > *left) {
+        return 0;
+    }
+    out->data = malloc(size + 1);
+    if (!out->data) {
+        return -ENOMEM;
+    }
+    memcpy(out->data, inode->data ? inode->data : "", size);
+    out->attr = inode->attr;
+    out->there = true;
+    *left -= size;
+    return 0;
+}
+
+int mem_get_many(struct provider *provider, const struct sandbox *sandbox,
+                 const struct provider_many *many, const struct limits *limits,
+                 struct err *err)
+{
+    struct copied_file *copies = calloc(many->n + 1, sizeof(*copies));
+    struct mem_box *box;
+    size_t left = many->most;
+    int rc = copies ? mem_enter(provider, sandbox, "get", limits, &box, err)
+                    : err_no_memory(err);
+
+    if (rc < 0) {
+        free(copies);
+        return rc;
+    }
+    for (size_t i = 0; rc == 0 && i < many->n; i++) {
+        rc = copy_file(box, many->paths[i], &copies[i], &left);
+    }
+    mem_leave(provider);
+    for (size_t i = 0; i < many->n; i++) {
+        if (rc == 0 && copies[i].there) {
+            many->fn(many->arg, i, &copies[i].attr, copies[i].data);
+        }
+        free(copies[i].data);
+    }
+    free(copies);
+    return rc < 0 ? err_no_memory(err) : 0;
+}
+
 static bool same_time(const struct timespec *a, const struct timespec *b)
 {
     return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;

@@ -100,7 +100,7 @@ static void get_and_put(struct provider *it, const struct sandbox *sandbox,
                         const struct limits *limits)
 {
     int fd = memfd_create("file", MFD_CLOEXEC);
-    const struct provider_put put = {.fd = fd};
+    const struct provider_put put = {.fd = fd, .half = ".half"};
     struct stat attr;
     struct err err = ERR_INIT;
     int rc;
@@ -121,6 +121,32 @@ static void get_and_put(struct provider *it, const struct sandbox *sandbox,
     (void)close(fd);
 }
 
+/* All bytes that are told are there. */
+static void take_whole(void *arg, size_t i, const struct stat *was,
+                       const void *bytes)
+{
+    unsigned *sum = arg;
+
+    DEMAND(i < 2 && was->st_size >= 0);
+    check_attr(was);
+    for (off_t at = 0; at < was->st_size; at++) {
+        *sum += ((const unsigned char *)bytes)[at];
+    }
+}
+
+static void get_many(struct provider *it, const struct sandbox *sandbox,
+                     const struct limits *limits)
+{
+    static const char *const paths[] = {"dir/file", "file"};
+    unsigned sum = 0;
+    const struct provider_many many = {
+        .paths = paths, .n = 2, .most = 4096, .fn = take_whole, .arg = &sum};
+    struct err err = ERR_INIT;
+    int rc = files_over_exec.get_many(it, sandbox, &many, limits, &err);
+
+    DEMAND_ERR(rc, &err);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     char *text = size ? fuzz_text(data + 1, size - 1) : NULL;
@@ -138,6 +164,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         list(&answer.base, &sandbox, &limits);
         look(&answer.base, &sandbox, &limits);
         get_and_put(&answer.base, &sandbox, &limits);
+        get_many(&answer.base, &sandbox, &limits);
     }
     free(text);
     return 0;

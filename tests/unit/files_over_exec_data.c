@@ -203,12 +203,61 @@ static void a_put_that_fails_leaves_nothing(void **state)
 #define ONE(name)                                                              \
     cmocka_unit_test_setup_teardown(name, shell_setup, shell_teardown)
 
+/* What was told of some files. */
+struct told {
+    unsigned n;
+    char text[8][16];
+};
+
+static void take_told(void *arg, size_t i, const struct stat *was,
+                      const void *bytes)
+{
+    struct told *told = arg;
+
+    assert_true(i < 8 && was->st_size < 16);
+    told->n++;
+    memcpy(told->text[i], bytes, (size_t)was->st_size);
+    told->text[i][was->st_size] = '\0';
+}
+
+static void many_come_at_once(void **state)
+{
+    static const char *const paths[] = {"-n",  "a\nb", "'\"$x", "\xff\xfe",
+                                        "d/f", "no",   "link",  "pipe"};
+    struct shell_provider *sh = *state;
+    struct told told = {.n = 0};
+    const struct provider_many many = {
+        .paths = paths, .n = 8, .most = 100, .fn = take_told, .arg = &told};
+    struct err err = ERR_INIT;
+
+    assert_int_equal(mkdir(host(sh, "d"), 0755), 0);
+    assert_int_equal(symlink("-n", host(sh, "link")), 0);
+    assert_int_equal(mkfifo(host(sh, "pipe"), 0600), 0);
+    put_text(sh, "-n", "one\n");
+    put_text(sh, "a\nb", "");
+    put_text(sh, "'\"$x", "\n\nthree");
+    put_text(sh, "\xff\xfe", "4");
+    put_text(sh, "d/f", "five");
+    sh->runs = 0;
+    assert_int_equal(files_over_exec.get_many(&sh->base, &sh->sandbox, &many,
+                                              &sh->limits, &err),
+                     0);
+    assert_int_equal(sh->runs, 1);
+    assert_int_equal(told.n, 5);
+    assert_string_equal(told.text[0], "one\n");
+    assert_string_equal(told.text[1], "");
+    assert_string_equal(told.text[2], "\n\nthree");
+    assert_string_equal(told.text[3], "4");
+    assert_string_equal(told.text[4], "five");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         ONE(parts_are_read_and_written),
         ONE(whole_files_go_out_and_in),
         ONE(the_largest_go_in_pieces),
+        ONE(many_come_at_once),
         ONE(a_put_keeps_what_it_is_not_told),
         ONE(a_put_keeps_other_names),
         ONE(a_put_spares_what_somebody_else_wrote),

@@ -231,9 +231,36 @@ static void of_two_listings_at_one_time_one_is_kept(void **state)
     remote_cache_free(cache);
 }
 
+/* The names that came last, and those that are told anew. */
+static void a_directory_that_is_too_large_is_kept_in_part(void **state)
+{
+    struct remote_cache *cache = remote_cache_new(LONG_MS);
+    struct remote_moment moment = remote_cache_moment(cache);
+    struct provider_entry entry = {.attr = a_file};
+    char path[32];
+    unsigned n;
+
+    (void)state;
+    assert_true(remote_cache_begin(cache, &moment, "d"));
+    for (unsigned i = 0; i < 100000; i++) {
+        (void)snprintf(path, sizeof(path), "f%u", i);
+        entry.name = path;
+        remote_cache_add(cache, &moment, "d", &entry);
+    }
+    remote_cache_whole(cache, &moment, "d");
+    assert_true(remote_cache_count(cache) <= 65536);
+    assert_int_equal(count(cache, "d", &n), 0);
+    assert_int_equal(find(cache, "d/none"), REMOTE_UNKNOWN);
+    remote_cache_learn(cache, &moment, "d/f99999", &a_file);
+    assert_int_equal(find(cache, "d/f99999"), REMOTE_THERE);
+    assert_true(remote_cache_count(cache) <= 65536);
+    remote_cache_free(cache);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_directory_that_is_too_large_is_kept_in_part),
         cmocka_unit_test(a_whole_listing_knows_what_is_not_there),
         cmocka_unit_test(nothing_holds_longer_than_its_time),
         cmocka_unit_test(a_change_ends_all_at_once),

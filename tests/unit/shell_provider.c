@@ -287,6 +287,7 @@ int put(struct shell_provider *sh, const char *path, const char *data,
     int rc;
 
     put->fd = fd;
+    put->half = ".half";
     rc = files_over_exec.put(&sh->base, &sh->sandbox, path, put, &sh->limits,
                              &now, &err);
     if (rc == 0) {

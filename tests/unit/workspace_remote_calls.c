@@ -175,6 +175,28 @@ static void removing_is_one_call_a_file(void **state)
     ws_node_unref(dir);
 }
 
+/* Also those of the directories that come next. */
+static void small_files_come_in_few_calls(void **state)
+{
+    static const char *const dirs[] = {"d", "d/a", "d/b", "d/c"};
+    struct fixture *fx = *state;
+    uint64_t before;
+    char path[32];
+
+    for (size_t d = 0; d < ARRAY_SIZE(dirs); d++) {
+        fill(fx, dirs[d], FILES / 4);
+    }
+    before = remote_fixture_calls(fx);
+    for (size_t d = 0; d < ARRAY_SIZE(dirs); d++) {
+        for (unsigned i = 0; i < FILES / 4; i++) {
+            (void)snprintf(path, sizeof(path), "%s/f%u", dirs[d], i);
+            fixture_expect(fx, path, "text");
+        }
+    }
+    /* Attributes and names five, two files each by itself, then 32, 64 … */
+    assert_in_range(remote_fixture_calls(fx) - before, 1, 12);
+}
+
 static void small_files_are_fetched_side_by_side(void **state)
 {
     struct fixture *fx = *state;
@@ -391,6 +413,7 @@ int main(void)
         ONE(many_links_are_a_call_each),
         ONE(a_walk_is_one_call_where_the_engine_tells_trees),
         ONE(removing_is_one_call_a_file),
+        ONE(small_files_come_in_few_calls),
         ONE(small_files_are_fetched_side_by_side),
         ONE(a_change_is_seen_at_once_after_it_is_told),
         ONE(each_failure_is_the_callers_and_passes),

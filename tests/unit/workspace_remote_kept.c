@@ -367,10 +367,12 @@ static void what_somebody_still_writes_is_left_to_him(void **state)
     remote_fixture_expect_there(fx, "f", "text");
 }
 
-static void what_makes_no_sense_stays_and_is_named(void **state)
+static void what_makes_no_sense_is_put_aside_and_named(void **state)
 {
     struct fixture *fx = *state;
     char path[128], command[300];
+    const char *at;
+    struct fixture *next;
     struct heard heard;
     struct ws_file *file = make(fx, "f");
 
@@ -386,9 +388,16 @@ static void what_makes_no_sense_stays_and_is_named(void **state)
                    path);
     assert_int_equal(system(command), 0);
     heard = send_later(fx, -EIO);
-    assert_int_equal(heard.n[WS_KEPT], 1);
+    assert_int_equal(heard.n[WS_ASIDE], 1);
     assert_non_null(strstr(heard.err.msg, path));
-    assert_int_equal(count_kept(fx), 2);
+    assert_int_equal(count_kept(fx), 0);
+    at = strstr(heard.err.msg, "'unsent-");
+    assert_non_null(at);
+    (void)snprintf(path, sizeof(path), "%.*s", (int)strcspn(at + 1, "'"),
+                   at + 1);
+    next = remote_fixture_other(fx);
+    fixture_expect(next, path, "text");
+    remote_fixture_end_other(next);
 }
 
 static void fill_disk(const char *dir, size_t leave)
@@ -491,7 +500,7 @@ int main(void)
         BOTH(what_is_gone_comes_back_with_its_directories),
         ONE(a_kill_loses_nothing_that_was_kept),
         ONE(what_somebody_still_writes_is_left_to_him),
-        ONE(what_makes_no_sense_stays_and_is_named),
+        ONE(what_makes_no_sense_is_put_aside_and_named),
         cmocka_unit_test_setup_teardown(a_full_disk_loses_nothing,
                                         small_disk_setup, small_disk_teardown),
         cmocka_unit_test_setup_teardown(what_cannot_be_kept_is_named,
