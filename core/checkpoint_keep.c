@@ -126,22 +126,23 @@ static int drop(struct session *session, const struct checkpoint *c,
                 const struct store_event *event, struct err *err)
 {
     struct store *store = session->registry->store;
-    int rc;
+    bool stays = c->key == head_of(session);
+    int rc = stays ? 0 : keep_texts(session, c, err);
 
-    if (c->key == head_of(session)) {
-        session->hidden = true;
-        return store_checkpoint_hide(store, session->number, c->key, event,
-                                     err);
+    /* First: nothing is shown that is not there. */
+    if (rc == 0 && !c->gone) {
+        rc = store_checkpoint_hide(store, session->number, c->key, event, err);
     }
-    rc = keep_texts(session, c, err);
-    if (rc == 0) {
+    if (rc == 0 && !stays) {
         checkpoint_view_drop(session, c->key);
         rc = call_drop(session, c->key, err);
+        crash_point("drop-done");
     }
-    crash_point("drop-done");
-    return rc < 0
-               ? rc
-               : store_checkpoint_drop(store, session->number, c, event, err);
+    if (rc < 0 || stays) {
+        session->hidden = true; /* It is yet to go. */
+        return rc;
+    }
+    return store_checkpoint_drop(store, session->number, c, NULL, err);
 }
 
 /* With its event. Nobody asked: retention. */

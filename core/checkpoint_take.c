@@ -94,8 +94,8 @@ static int forget_lost(struct session *session, const struct keys *keys,
     while (rc > 0) {
         rc = store_checkpoint_any(store, session->number, c.key + 1, &c, err);
         if (rc > 0 && !has_key(keys, c.key)) {
-            int dropped =
-                store_checkpoint_drop(store, session->number, &c, &event, err);
+            int dropped = store_checkpoint_drop(store, session->number, &c,
+                                                c.gone ? NULL : &event, err);
 
             rc = dropped < 0 ? dropped : 1;
         }

@@ -244,6 +244,9 @@ static void crash_once(const struct crash *crash)
     put_ok(in("exec"), "write f one");
     put_ok(in("exec"), "write f two");
     die_at(crash);
+    if (crash->asked == ASK_DROP) { /* Nothing is shown that is not there. */
+        expect_shell("ls checkpoints\n", "2\n");
+    }
     put_ok(in("exec"), "write g more");
     (void)snprintf(want, sizeof(want), "%s%sone\n", crash->listed, crash->f);
     expect_shell("ls checkpoints; cat workspace/f\n"
