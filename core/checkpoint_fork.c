@@ -261,8 +261,14 @@ static int prepare(struct session *session, const char *id, const char *name,
     struct checkpoint start = {.key = 0};
     struct forking *forking = NULL;
     uint64_t number = 0;
-    int rc = name ? checkpoint_find(session, name, &start, err) : 0;
+    int rc;
 
+    mutex_lock(&session->lock);
+    rc = session_usable_locked(session, err);
+    mutex_unlock(&session->lock);
+    if (rc == 0 && name) {
+        rc = checkpoint_find(session, name, &start, err);
+    }
     err->notable = rc < 0; /* Not that of the file that was written. */
     if (rc == 0) {
         rc = reserve(session, id, &number, err);

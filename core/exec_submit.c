@@ -69,17 +69,16 @@ static int submit_locked(struct session *session, const struct store_exec *row,
                          const struct caller *caller, struct exec *exec,
                          struct err *err) REQUIRES(session->lock)
 {
-    int rc;
+    int rc = session_usable_locked(session, err);
 
-    if (session->gone) {
-        return err_set(err, ENOENT, "the session was removed");
+    if (rc == 0) {
+        rc = add_locked(session, row, caller, exec, err);
     }
-    rc = add_locked(session, row, caller, exec, err);
     if (rc < 0 || row->init) {
         return rc;
     }
     rc = session_enqueue_locked(session, &exec->job, err);
-    assert(rc == 0); /* The session is not gone; nothing else is in its way. */
+    assert(rc == 0); /* It is usable; nothing else is in its way. */
     return 0;
 }
 

@@ -40,22 +40,6 @@ static enum session_status told_locked(struct session *session)
                                                          : status;
 }
 
-static int read_config(struct session *session, const char *text,
-                       struct err *err) REQUIRES(session->lock)
-{
-    const struct registry *registry = session->registry;
-    const struct provider_ops *ops;
-    int rc = config_parse(text, &session->config, err);
-
-    if (rc < 0) {
-        return rc;
-    }
-    session->provider =
-        registry_provider(session->registry, session->config.provider);
-    ops = registry_ops(registry, session->config.provider);
-    return ops ? config_fill(&session->config, ops->keys, err) : 0;
-}
-
 static int read_record(struct session *session, struct err *err)
     REQUIRES(session->lock)
 {
@@ -89,9 +73,9 @@ static int fill(struct session *session, const struct store_session *row,
     session->created_us = row->created_us;
     session->generation = row->generation;
     memcpy(session->id, row->id, sizeof(session->id));
-    rc = read_config(session, row->config, err);
+    rc = read_record(session, err);
     if (rc == 0) {
-        rc = read_record(session, err);
+        rc = session_config_load(session, row->config, err);
     }
     session->shown = told_locked(session);
     return rc;
@@ -150,6 +134,7 @@ void session_free(struct session *session)
     store_state_done(&session->record);
     buf_done(&session->kept.text);
     config_done(&session->config);
+    free(session->unreadable);
     mutex_unlock(&session->lock);
     cond_done(&session->files_left);
     mutex_done(&session->lock);
@@ -203,6 +188,18 @@ static int check_match(const struct session *session, struct err *err)
                          "config requests '%s'",
                          is, session->config.provider)
                : 0;
+}
+
+int session_usable_locked(struct session *session, struct err *err)
+{
+    if (session->gone) {
+        return err_set(err, ENOENT, "the session was removed");
+    }
+    if (session->unreadable) {
+        *err = *session->unreadable;
+        return -err->code;
+    }
+    return 0;
 }
 
 int session_need_provider_locked(struct session *session, struct err *err)
@@ -326,7 +323,7 @@ static void add_all(struct session *session, struct js *js)
 {
     const struct observation *seen = &session->seen;
 
-    js_set_bool(js, "configured", true);
+    js_set_bool(js, "configured", !session->unreadable);
     js_set_bool(js, "exists", session->has_record);
     js_set_text(js, "provider", session->config.provider);
     add_record(session, js);

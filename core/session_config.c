@@ -4,7 +4,101 @@
 #include "core/registry_priv.h"
 #include "core/session_priv.h"
 
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
+
+/* ---- What it says ---- */
+
+static int read_config(const struct registry *registry, const char *text,
+                       struct config *out, struct err *err)
+{
+    struct config config;
+    const struct provider_ops *ops;
+    int rc = config_parse(text, &config, err);
+
+    if (rc < 0) {
+        return rc;
+    }
+    ops = registry_ops(registry, config.provider);
+    rc = ops ? config_fill(&config, ops->keys, err) : 0;
+    if (rc < 0) {
+        config_done(&config);
+        return rc;
+    }
+    *out = config;
+    return 0;
+}
+
+/* Takes what the provider was told, where that much can be read. */
+static int salvage(const char *text, struct config *out, struct err *err)
+{
+    struct buf inner = BUF_INIT(CONFIG_TEXT_MAX);
+    struct js *js = NULL;
+    struct js *value = NULL;
+    int rc = 0;
+
+    if (js_parse(text, strlen(text), &js, err) == 0 && js_is_object(js)) {
+        value = js_get(js, "provider_config");
+    }
+    if (value && js_is_object(value)) {
+        rc = js_write(value, &inner);
+    }
+    if (rc == 0 && inner.size) {
+        char *copy = strdup(buf_str(&inner));
+
+        rc = copy ? 0 : -ENOMEM;
+        if (copy) {
+            free(out->provider_config);
+            out->provider_config = copy;
+        }
+    }
+    js_free(value);
+    js_free(js);
+    buf_done(&inner);
+    return rc < 0 ? err_no_memory(err) : 0;
+}
+
+/* So that the session can be seen, and its sandbox ended. */
+static int stand_in(struct session *session, const char *text, struct err *why)
+    REQUIRES(session->lock)
+{
+    const struct registry *registry = session->registry;
+    const char *provider = session->has_record && session->record.provider
+                               ? session->record.provider
+                               : registry->provider;
+    struct err err = ERR_INIT;
+    int rc = config_default(provider, &session->config, &err);
+
+    if (rc == 0) {
+        rc = salvage(text, &session->config, &err);
+    }
+    session->unreadable = rc < 0 ? NULL : malloc(sizeof(*why));
+    if (!session->unreadable) {
+        return err_no_memory(why);
+    }
+    (void)err_set(session->unreadable, EIO,
+                  "the stored config cannot be read; write another to "
+                  "config.json, or 'absent' to status, then rmdir: %s",
+                  why->msg);
+    err_clear(why);
+    return 0;
+}
+
+int session_config_load(struct session *session, const char *text,
+                        struct err *err)
+{
+    int rc = read_config(session->registry, text, &session->config, err);
+
+    if (rc < 0 && rc != -ENOMEM) {
+        rc = stand_in(session, text, err);
+    }
+    if (rc == 0) {
+        session->provider =
+            registry_provider(session->registry, session->config.provider);
+    }
+    return rc;
+}
 
 static int text_of(struct session *session, char **out, uint64_t *version,
                    struct err *err)
@@ -18,13 +112,33 @@ static int text_of(struct session *session, char **out, uint64_t *version,
     return rc;
 }
 
+/* As it is stored. */
+static int stored_text(struct session *session, char **out, struct err *err)
+{
+    struct store_session row;
+    int rc =
+        store_session_get(session->registry->store, session->number, &row, err);
+
+    if (rc == 0) {
+        *out = TAKE_PTR(row.config);
+        store_session_done(&row);
+    }
+    return rc;
+}
+
 int session_config_text(struct session *session, struct buf *out,
                         struct err *err)
 {
     AUTO_FREE char *text = NULL;
     uint64_t version;
-    int rc = text_of(session, &text, &version, err);
+    bool unreadable;
+    int rc;
 
+    mutex_lock(&session->lock);
+    unreadable = session->unreadable;
+    mutex_unlock(&session->lock);
+    rc = unreadable ? stored_text(session, &text, err)
+                    : text_of(session, &text, &version, err);
     if (rc < 0) {
         return rc;
     }
@@ -122,7 +236,7 @@ static int may_change(struct session *session, const struct change *change,
     if (change->count == 0) {
         return 0;
     }
-    if (session->has_record &&
+    if (session->has_record && !session->unreadable &&
         (change->other || session->record.init_completed_us)) {
         return err_set(err, EBUSY,
                        "the session has a sandbox: only its 'init' may "
@@ -169,6 +283,7 @@ static int change_locked(struct session *session, struct change *change,
     session->config = change->config;
     change->config = old;
     session->provider = provider;
+    free(TAKE_PTR(session->unreadable));
     session->config_version++;
     return 0;
 }
@@ -184,6 +299,7 @@ static int apply(struct session *session, const struct js *js,
             registry_provider(session->registry, change.config.provider);
 
         mutex_lock(&session->lock);
+        change.count += session->unreadable != NULL;
         rc = change_locked(session, &change, provider, caller, err);
         mutex_unlock(&session->lock);
         *changed = change.count > 0;

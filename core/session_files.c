@@ -81,11 +81,10 @@ static enum verdict judge(struct session *session, const struct visit *visit,
         session->has_record && (session->record.status == SESSION_RUNNING ||
                                 session->record.status == SESSION_PAUSED);
 
-    if (session->gone) {
-        (void)err_set(err, ENOENT, "the session was removed");
-        return REFUSE;
-    }
-    if (session_need_provider_locked(session, err) < 0) {
+    /* What is there can be seen also without a config. */
+    if (((session->gone || visit->need > SESSION_LOOK) &&
+         session_usable_locked(session, err) < 0) ||
+        session_need_provider_locked(session, err) < 0) {
         return REFUSE;
     }
     if (session->files_closed) {

@@ -94,6 +94,8 @@ struct session {
     struct config config GUARDED;
     struct provider *provider GUARDED; /* NULL: not open, or not yet. */
     uint64_t config_version GUARDED;   /* Moves with them. */
+    /* Why the stored one cannot be read: `config` stands in for it. */
+    struct err *unreadable GUARDED;
 
     struct list queue GUARDED; /* Of struct job. */
     struct job *current GUARDED;
@@ -177,6 +179,10 @@ MUST_USE int session_need_provider(struct session *session, struct err *err)
 MUST_USE int session_need_provider_locked(struct session *session,
                                           struct err *err)
     REQUIRES(session->lock);
+/* Whether something may begin in the session: -ENOENT where it was removed,
+ * -EIO where its config cannot be read. */
+MUST_USE int session_usable_locked(struct session *session, struct err *err)
+    REQUIRES(session->lock);
 /* What the session's provider can, also before it is open; NULL: it is not
  * registered. */
 const struct provider_ops *session_ops(struct session *session)
@@ -235,6 +241,9 @@ bool session_idle_locked(struct session *session) REQUIRES(session->lock);
 
 /* ---- session_config.c ---- */
 
+/* Reads the config of a new session, whose record is there. */
+MUST_USE int session_config_load(struct session *session, const char *text,
+                                 struct err *err) REQUIRES(session->lock);
 /* Makes the sandbox run, in the background. What goes wrong is recorded. */
 void session_auto_start(struct session *session, const struct caller *caller)
     EXCLUDES(session->lock);

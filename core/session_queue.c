@@ -362,8 +362,12 @@ static bool is_deleted(struct session *session) REQUIRES(session->lock)
 int session_enqueue_locked(struct session *session, struct job *job,
                            struct err *err)
 {
-    if (session->gone) {
-        return err_set(err, ENOENT, "the session was removed");
+    /* What ends a sandbox needs no config. */
+    const bool ends = job->kind == JOB_PAUSE || job->kind == JOB_DESTROY;
+    int rc = ends && !session->gone ? 0 : session_usable_locked(session, err);
+
+    if (rc < 0) {
+        return rc;
     }
     if (is_upkeep(job) && is_deleted(session)) {
         return err_set(err, ENOENT, "the sandbox is being deleted");

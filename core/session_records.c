@@ -71,9 +71,27 @@ void session_fail(struct session *session, const char *op, uint64_t exec_n,
     buf_done(&line);
 }
 
+/* Not of an operation, so it is in no list; and there as long as it is so. */
+static int add_unreadable(struct session *session, struct buf *out)
+{
+    int rc = 0;
+
+    mutex_lock(&session->lock);
+    if (session->unreadable) {
+        rc = session_failure_line(out, session->registry->opened_us, "config",
+                                  0, NULL, 0, session->unreadable);
+    }
+    mutex_unlock(&session->lock);
+    return rc;
+}
+
 int session_errors(struct session *session, struct buf *out, struct err *err)
 {
-    return store_failures(session->registry->store, session->number, out, err);
+    int rc =
+        store_failures(session->registry->store, session->number, out, err);
+
+    return rc == 0 && add_unreadable(session, out) < 0 ? err_no_memory(err)
+                                                       : rc;
 }
 
 ssize_t session_events_read(struct session *session, uint64_t *offset,

@@ -277,15 +277,15 @@ enum session_status session_status_locked(struct session *session)
     if (session->doing != SESSION_ABSENT) {
         return session->doing;
     }
-    if (!session->has_record) {
-        return SESSION_ABSENT;
-    }
-    if (session->record.status == SESSION_STARTING ||
-        session->record.status == SESSION_DELETING) {
+    if (session->has_record && (session->record.status == SESSION_STARTING ||
+                                session->record.status == SESSION_DELETING)) {
         return session->record.status;
     }
-    if (!session->provider) {
+    if (session->unreadable || (session->has_record && !session->provider)) {
         return SESSION_ERROR;
+    }
+    if (!session->has_record) {
+        return SESSION_ABSENT;
     }
     return session->seen.known ? seen_status(&session->seen)
                                : session->record.status;

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/wait.h>
@@ -135,6 +136,37 @@ static void the_state_is_private(void **state)
     expect_shell(script, "700\n600\n");
 }
 
+/* What is at fault is one session's, and no other's. */
+static void one_whose_config_is_garbage_can_be_removed(void **state)
+{
+    char script[2 * MNT_PATH_SIZE];
+
+    (void)state;
+    put_ok(in("exec"), "echo x > f");
+    mnt_kill();
+    (void)snprintf(script, sizeof(script),
+                   "python3 -c 'import sqlite3, sys\n"
+                   "db = sqlite3.connect(\"%s/state.db\")\n"
+                   "db.execute(\"update sessions set config = ? "
+                   "where id = ?\", (b\"\\x7f\\x80\\xff\", sys.argv[1]))\n"
+                   "db.commit()' %s",
+                   mnt.state, mnt.id);
+    assert_int_equal(system(script), 0);
+    mnt_start();
+    expect_text(in("status"), "error\n");
+    expect_shell("grep -c 'config - 0 EIO .*cannot be read' error; ls -ld . "
+                 "workspace >/dev/null && ls -l | grep -c config.json; "
+                 "od -An -tx1 config.json",
+                 "1\n1\n 7f 80 ff\n");
+    assert_int_equal(put(in("exec"), "true").open, EIO);
+    assert_int_equal(put(in("status"), "running").write, EIO);
+    assert_int_equal(rmdir(mnt.session), -1);
+    assert_int_equal(errno, ENOTEMPTY);
+    put_ok(in("status"), "absent");
+    assert_int_equal(rmdir(mnt.session), 0);
+    assert_int_equal(access(mnt.session, F_OK), -1);
+}
+
 static const struct CMUnitTest tests[] = {
     e2e_test(what_was_done_is_there_after_a_kill),
     e2e_test_of("local", a_local_workspace_survives_a_kill),
@@ -143,6 +175,7 @@ static const struct CMUnitTest tests[] = {
     e2e_test(a_second_daemon_is_refused_with_the_pid),
     e2e_test(umount_and_mount_again_ten_times),
     e2e_test(the_state_is_private),
+    e2e_test(one_whose_config_is_garbage_can_be_removed),
 };
 
 E2E_MAIN(tests)

@@ -1,6 +1,9 @@
 /* `config.json`: what may change, when, and whose a sandbox is. */
 #include "tests/unit/config_fixture.h"
 
+#include "core/buf.h"
+#include "core/checkpoint.h"
+#include "core/registry_priv.h"
 #include "core/store.h"
 
 #include <errno.h>
@@ -213,6 +216,129 @@ static void the_sandbox_of_another_provider_is_let_alone(void **state)
     session_unref(session);
 }
 
+/* ---- A stored one that cannot be read ---- */
+
+/* As a disk or another version of the program may have left it. */
+static struct session *find_with(struct fixture *fixture, bool sandbox,
+                                 const char *text)
+{
+    struct session *session;
+    struct err err = ERR_INIT;
+
+    if (!fixture->registry) {
+        config_open(fixture, config_table);
+    }
+    session = fixture_create(fixture, "a");
+    if (sandbox) {
+        assert_int_equal(fixture_ensure(session, false), 0);
+    }
+    assert_int_equal(store_session_configure(fixture->registry->store,
+                                             session_number(session), text,
+                                             NULL, &err),
+                     0);
+    session_unref(session);
+    fixture_close(fixture);
+    config_open(fixture, config_table);
+    return fixture_find(fixture, "a");
+}
+
+static bool has_error(struct session *session, const char *part)
+{
+    struct buf text = BUF_INIT(1024 * 1024);
+    struct err err = ERR_INIT;
+    bool has;
+
+    assert_int_equal(session_errors(session, &text, &err), 0);
+    has = strstr(buf_str(&text), part);
+    buf_done(&text);
+    return has;
+}
+
+static void expect_unreadable(struct session *session, const char *why)
+{
+    struct exec *exec = NULL;
+    struct err err = ERR_INIT;
+    struct result result;
+
+    assert_int_equal(session_status(session), SESSION_ERROR);
+    assert_true(has_error(session, " config - 0 EIO "));
+    assert_true(has_error(session, why));
+    assert_true(fixture_json_has(session, "\"configured\":false"));
+    result_init(&result);
+    session_ensure(session, true, &me, result_fill, &result);
+    assert_int_equal(result_wait(&result), -EIO);
+    assert_non_null(strstr(result.err.msg, why));
+    assert_int_equal(exec_submit(session, "o:x", 3, &me, &exec, &err), -EIO);
+    assert_non_null(strstr(err.msg, why));
+    result_init(&result);
+    checkpoint_fork(session, "b", NULL, &me, result_fill, &result);
+    assert_int_equal(result_wait(&result), -EIO);
+}
+
+static void one_that_cannot_be_read_is_shown_and_can_be_removed(void **state)
+{
+    static const struct {
+        const char *text;
+        const char *why;
+    } cases[] = {
+        {"", "Invalid session_sandbox config"},
+        {"\x01garbage\xff", "Invalid session_sandbox config"},
+        {"{\"provider\": \"loc", "Invalid session_sandbox config"},
+        {"[]", "must be an object"},
+        {"{\"provider\": 5}", "'provider' must be a string"},
+        {"{\"provider\": \"local\", \"wake\": \"later\"}", "'wake' must be"},
+    };
+    struct fixture *fixture = *state;
+
+    for (size_t i = 0; i < 2 * ARRAY_SIZE(cases); i++) {
+        const char *text = cases[i / 2].text;
+        bool sandbox = i % 2;
+        struct session *session = find_with(fixture, sandbox, text);
+        struct err err = ERR_INIT;
+
+        expect_unreadable(session, cases[i / 2].why);
+        assert_true(config_says(session, text));
+        assert_int_equal(registry_remove(fixture->registry, "a", &err),
+                         sandbox ? -ENOTEMPTY : 0);
+        if (sandbox) {
+            assert_int_equal(fixture_pause(session), 0);
+            assert_int_equal(fixture_destroy(session), 0);
+            assert_true(fixture_json_has(session, "\"exists\":false"));
+            err_clear(&err);
+            assert_int_equal(registry_remove(fixture->registry, "a", &err), 0);
+        }
+        session_unref(session);
+    }
+}
+
+static void another_config_mends_one_that_cannot_be_read(void **state)
+{
+    struct fixture *fixture = *state;
+
+    for (int sandbox = 0; sandbox < 2; sandbox++) {
+        struct session *session = find_with(fixture, sandbox, "garbage");
+        struct err err = ERR_INIT;
+        struct exec_info info;
+
+        assert_int_equal(config_write(session, "{\"provider\": 5}", &err),
+                         -EINVAL);
+        expect_unreadable(session, "Invalid");
+        assert_int_equal(
+            config_write(session, "{\"provider\": \"local\"}", &err), 0);
+        assert_int_equal(session_status(session),
+                         sandbox ? SESSION_PAUSED : SESSION_ABSENT);
+        assert_false(has_error(session, " config - "));
+        fixture_exec(session, "o:works", &info);
+        assert_int_equal(info.status, EXEC_EXITED);
+        session_unref(session);
+        session = fixture_find(fixture, "a");
+        assert_true(config_says(session, "\"provider\": \"local\""));
+        assert_int_equal(fixture_destroy(session), 0);
+        assert_int_equal(registry_remove(fixture->registry, "a", &err), 0);
+        session_unref(session);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -221,6 +347,8 @@ int main(void)
         CONFIG_TEST(init_may_change_until_it_succeeded),
         CONFIG_TEST(configs_change_while_sandboxes_come_and_go),
         CONFIG_TEST(the_sandbox_of_another_provider_is_let_alone),
+        CONFIG_TEST(one_that_cannot_be_read_is_shown_and_can_be_removed),
+        CONFIG_TEST(another_config_mends_one_that_cannot_be_read),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
