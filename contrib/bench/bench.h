@@ -28,6 +28,7 @@ enum {
 /* How much is done. */
 struct scale {
     unsigned rounds;
+    unsigned beside;       /* Rounds with other programs. */
     unsigned files;        /* In a directory, of TEXT bytes each. */
     unsigned pieces;       /* In the large file, of PIECE bytes each. */
     unsigned blocks;       /* Read or written at random, of BLOCK bytes. */

@@ -72,14 +72,22 @@ static void print_cell(FILE *out, const struct target *target, double ratio)
     }
 }
 
+static unsigned rounds_beside(const struct report *report)
+{
+    return report->rounds < report->scale->beside ? report->rounds
+                                                  : report->scale->beside;
+}
+
 static void print_head(const struct report *report, FILE *out)
 {
     for (size_t i = 0; i < report->note_count; i++) {
         (void)fprintf(out, "%s\n", report->notes[i]);
     }
-    (void)fprintf(out, "medians of %u rounds; ratios to %s\n\n%-13s %9s ms",
-                  report->rounds, report->targets[0].name, "workload",
-                  report->targets[0].name);
+    (void)fprintf(out,
+                  "medians of %u rounds, with others %u; ratios to %s\n\n"
+                  "%-13s %9s ms",
+                  report->rounds, rounds_beside(report),
+                  report->targets[0].name, "workload", report->targets[0].name);
     for (size_t i = 1; i < report->target_count; i++) {
         (void)fprintf(out, "  %8s", report->targets[i].name);
     }
@@ -228,6 +236,7 @@ int report_json(const struct report *report, const char *path)
     js_set_time(js, "time", clock_wall_us());
     js_set(js, "machine", all_notes(report));
     js_set_int(js, "rounds", report->rounds);
+    js_set_int(js, "rounds_beside", rounds_beside(report));
     js_set_text(js, "base", report->targets[0].name);
     js_set(js, "workloads", all_rows(report));
     js_set(js, "geometric_mean", all_means(report));
