@@ -2,6 +2,7 @@
 #include "core/workers.h"
 
 #include "core/clock.h"
+#include "core/cpus.h"
 #include "core/list.h"
 #include "core/mutex.h"
 
@@ -83,6 +84,7 @@ static void *worker_main(void *arg)
     struct workers *workers = arg;
     struct work *work;
 
+    cpus_free();
     mutex_lock(&workers->lock);
     work = next_work(workers);
     while (work) {

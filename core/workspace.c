@@ -315,6 +315,20 @@ int ws_unlink(struct ws_node *dir, const char *name, const struct ws_ctx *ctx,
     return rc < 0 ? rc : dir->tree->ops->remove(dir, name, false, ctx, err);
 }
 
+struct ws_node *ws_large(struct ws_node *dir, const char *name)
+{
+    struct err ignored = ERR_INIT;
+
+    return dir->tree->ops->large && check_change(dir, name, &ignored) == 0
+               ? dir->tree->ops->large(dir, name)
+               : NULL;
+}
+
+bool ws_leave(struct ws_node *node)
+{
+    return node->tree->ops->leave && node->tree->ops->leave(node);
+}
+
 int ws_rmdir(struct ws_node *dir, const char *name, const struct ws_ctx *ctx,
              struct err *err)
 {

@@ -260,6 +260,26 @@ MUST_USE int ws_link(struct ws_node *node, struct ws_node *dir,
                      struct stat *attr, struct err *err);
 MUST_USE int ws_unlink(struct ws_node *dir, const char *name,
                        const struct ws_ctx *ctx, struct err *err);
+
+/**
+ * Finds a file whose data takes time to be given back when its name goes.
+ *
+ * @param dir  a directory
+ * @param name in it
+ * @return the file with a reference, if it is such a one and has no other
+ *         name; or NULL
+ */
+struct ws_node *ws_large(struct ws_node *dir, const char *name);
+
+/**
+ * Lets go of a file whose last name was removed: unless it is open, its data
+ * is given back now, and who still has it by O_PATH finds it stale.
+ *
+ * @param node as ws_large() found it
+ * @return whether it was let go
+ */
+bool ws_leave(struct ws_node *node);
+
 MUST_USE int ws_rmdir(struct ws_node *dir, const char *name,
                       const struct ws_ctx *ctx, struct err *err);
 /* flags: RENAME_NOREPLACE, RENAME_EXCHANGE or 0; others -EINVAL. Both

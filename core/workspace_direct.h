@@ -46,6 +46,7 @@ struct direct_node {
     int fd;          /* O_PATH, or -1. */
     unsigned users;
     struct file_handle *handle; /* Made at eviction; then it stays. */
+    bool left;                  /* See direct_fd_leave(). */
 };
 
 struct direct {
@@ -206,6 +207,10 @@ bool direct_fd_same(struct direct_node *node, int fd);
  * @return whether they are; true where that cannot be told
  */
 bool direct_fd_one(int a, int b);
+
+/** Closes the fd of a node for good, where nobody uses it. @param node whose
+ *  file has no name left @return whether it was closed */
+bool direct_fd_leave(struct direct_node *node);
 
 /** Gives a node an fd in place of the one it has, and of its handle. Nobody
  *  uses it. @param node a node @param fd taken; -1: none */
@@ -377,6 +382,8 @@ int direct_link(struct ws_node *node, const struct ws_place *place,
                 struct stat *attr, struct err *err);
 int direct_remove(struct ws_node *dir, const char *name, bool is_dir,
                   const struct ws_ctx *ctx, struct err *err);
+struct ws_node *direct_large(struct ws_node *dir, const char *name);
+bool direct_leave(struct ws_node *node);
 int direct_rename(const struct ws_move *move, struct err *err);
 
 int direct_open(struct ws_node *node, int flags, const struct ws_ctx *ctx,

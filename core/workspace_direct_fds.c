@@ -163,14 +163,16 @@ int direct_fd_get(struct direct_node *node, struct err *err)
     const struct file_handle *handle;
     struct stat attr;
     int fd = direct_fd_try(node);
+    bool left;
 
     if (fd >= 0) {
         return fd;
     }
     mutex_lock(&lock);
     handle = node->handle; /* Once made it lives as long as the node. */
+    left = node->left;
     mutex_unlock(&lock);
-    fd = reopen(node, handle);
+    fd = left ? -ESTALE : reopen(node, handle);
     if (fd == -EMFILE || fd == -ENFILE || fd == -ENOMEM) {
         return err_set(err, -fd, "cannot open the file again");
     }
@@ -237,6 +239,26 @@ void direct_fd_drop(struct direct_node *node)
     mutex_unlock(&lock);
     cleanup_fd(&fd);
     free(node->handle);
+}
+
+bool direct_fd_leave(struct direct_node *node)
+{
+    int fd = -1;
+
+    mutex_lock(&lock);
+    if (node->users == 0 && node->fd >= 0) {
+        list_remove(&node->lru);
+        n_idle--;
+        n_fds--;
+        node->left = true;
+        fd = TAKE_FD(node->fd);
+    }
+    mutex_unlock(&lock);
+    if (fd < 0) {
+        return false;
+    }
+    (void)close(fd);
+    return true;
 }
 
 void direct_fd_move(struct direct_node *node, int fd)

@@ -93,6 +93,8 @@ struct workspace_ops {
                 struct err *);
     int (*remove)(struct ws_node *dir, const char *name, bool is_dir,
                   const struct ws_ctx *, struct err *);
+    struct ws_node *(*large)(struct ws_node *dir, const char *name);
+    bool (*leave)(struct ws_node *);
     int (*rename)(const struct ws_move *, struct err *);
 
     int (*open)(struct ws_node *, int flags, const struct ws_ctx *,

@@ -14,11 +14,13 @@ enum {
 };
 
 struct inode {
-    struct inode *next; /* In its bucket; by the table's lock, as all below. */
+    struct inode *next;   /* In its bucket; by the table's lock, */
+    uint64_t lookups;     /* and this. */
     struct inode_key key; /* Constant; holds references. */
-    uint64_t lookups;
-    uint64_t refs;
-    uint64_t opens; /* Each is counted in refs too. */
+    /* Lookups, references and open files. The last is given back with the
+     * table's lock held, so that what is found there stays. */
+    atomic_ullong holds;
+    atomic_ullong opens;
 
     atomic_bool told;
     struct list told_link; /* By the lock of the list that it is in. */
@@ -125,7 +127,7 @@ static struct inode *reap(struct inode_table *table, struct inode *inode)
 {
     struct inode **at;
 
-    if (inode == &table->root || inode->lookups || inode->refs) {
+    if (inode == &table->root || atomic_load(&inode->holds)) {
         return NULL;
     }
     at = bucket_of(table, &inode->key);
@@ -184,10 +186,11 @@ void inode_table_clear(struct inode_table *table)
             struct inode *inode = *at;
 
             /* Open files whose RELEASE the kernel dropped count no more. */
+            (void)atomic_fetch_sub(&inode->holds,
+                                   inode->lookups +
+                                       atomic_exchange(&inode->opens, 0));
             inode->lookups = 0;
-            inode->refs -= inode->opens;
-            inode->opens = 0;
-            if (inode->refs) {
+            if (atomic_load(&inode->holds)) {
                 at = &inode->next;
                 continue;
             }
@@ -269,6 +272,7 @@ static struct inode *look_up_locked(struct inode_table *table,
 
     if (inode) {
         inode->lookups++;
+        (void)atomic_fetch_add(&inode->holds, 1);
         return inode;
     }
     inode = calloc(1, sizeof(*inode));
@@ -284,6 +288,7 @@ static struct inode *look_up_locked(struct inode_table *table,
         ws_node_ref(key->ws);
     }
     inode->lookups = 1;
+    atomic_init(&inode->holds, 1);
     inode->next = *at;
     *at = inode;
     table->count++;
@@ -308,7 +313,9 @@ void inode_forget(struct inode_table *table, struct inode *inode,
     struct inode *dead;
 
     mutex_lock(&table->lock);
-    inode->lookups -= count < inode->lookups ? count : inode->lookups;
+    count = count < inode->lookups ? count : inode->lookups;
+    inode->lookups -= count;
+    (void)atomic_fetch_sub(&inode->holds, count);
     dead = reap(table, inode);
     fit(table);
     mutex_unlock(&table->lock);
@@ -317,22 +324,34 @@ void inode_forget(struct inode_table *table, struct inode *inode,
 
 struct inode *inode_ref(struct inode_table *table, struct inode *inode)
 {
-    mutex_lock(&table->lock);
-    inode->refs++;
-    mutex_unlock(&table->lock);
+    (void)table;
+    (void)atomic_fetch_add(&inode->holds, 1);
     return inode;
+}
+
+/* Gives one of several holds back; false where it may be the last. */
+static bool drop_one(struct inode *inode)
+{
+    unsigned long long holds = atomic_load(&inode->holds);
+
+    while (holds > 1) {
+        if (atomic_compare_exchange_weak(&inode->holds, &holds, holds - 1)) {
+            return true;
+        }
+    }
+    return false;
 }
 
 void inode_unref(struct inode_table *table, struct inode *inode)
 {
     struct inode *dead;
 
-    if (!inode) {
+    if (!inode || drop_one(inode)) {
         return;
     }
     mutex_lock(&table->lock);
-    assert(inode->refs);
-    inode->refs--;
+    assert(atomic_load(&inode->holds));
+    (void)atomic_fetch_sub(&inode->holds, 1);
     dead = reap(table, inode);
     mutex_unlock(&table->lock);
     free_inode(table, dead);
@@ -350,18 +369,15 @@ fuse_ino_t inode_number(const struct inode *inode)
 
 void inode_opened(struct inode_table *table, struct inode *inode)
 {
-    mutex_lock(&table->lock);
-    inode->refs++;
-    inode->opens++;
-    mutex_unlock(&table->lock);
+    (void)inode_ref(table, inode);
+    (void)atomic_fetch_add(&inode->opens, 1);
 }
 
 void inode_closed(struct inode_table *table, struct inode *inode)
 {
-    mutex_lock(&table->lock);
-    assert(inode->opens);
-    inode->opens--;
-    mutex_unlock(&table->lock);
+    unsigned long long before = atomic_fetch_sub(&inode->opens, 1);
+
+    assert(before);
     inode_unref(table, inode);
 }
 
@@ -429,6 +445,22 @@ size_t inode_take_told(struct inode_table *table, const struct session *session,
     mutex_unlock(&told->lock);
     *out = numbers;
     return i;
+}
+
+void inode_leave(struct inode_table *table, const struct inode_key *key)
+{
+    struct inode *inode;
+
+    mutex_lock(&table->lock);
+    inode = find_locked(table, key);
+    if (inode) {
+        (void)inode_ref(table, inode);
+    }
+    mutex_unlock(&table->lock);
+    if (inode) {
+        kernel_pass_leave(table->kernel, &inode->backing);
+        inode_unref(table, inode);
+    }
 }
 
 /* Trees of checkpoints stay as they are. */

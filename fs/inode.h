@@ -109,6 +109,10 @@ void inode_closed(struct inode_table *table, struct inode *inode);
 /** @param inode an inode @return how the kernel reaches its data */
 struct kernel_backing *inode_backing(struct inode *inode);
 
+/** Has the kernel forget which file is behind an inode, if it is not open.
+ *  @param table a table @param key of the inode, if there is one */
+void inode_leave(struct inode_table *table, const struct inode_key *key);
+
 /** Has the kernel forget which files are behind the inodes of a session's
  *  workspace, none of which is open. @param table a table @param session whose
  */

@@ -27,6 +27,7 @@ static const char *const names[KERNEL_FEATURES] = {
     [KERNEL_NOFLUSH] = "noflush",
     [KERNEL_PASSTHROUGH] = "passthrough",
     [KERNEL_IO_URING] = "io_uring",
+    [KERNEL_NEAR] = "near",
 };
 
 const char *kernel_feature_name(enum kernel_feature feature)
@@ -53,12 +54,12 @@ int kernel_features_parse(const char *text, unsigned *out, struct err *err)
         int found = find_feature(text, len);
 
         if (found < 0) {
-            return err_set(
-                err, EINVAL,
-                "the kernel has no feature '%.*s'; there are "
-                "epoch, negative, listings, readdirplus, "
-                "parallel_dirs, killpriv, noflush, passthrough, io_uring",
-                (int)(len < 64 ? len : 64), text);
+            return err_set(err, EINVAL,
+                           "the kernel has no feature '%.*s'; there are "
+                           "epoch, negative, listings, readdirplus, "
+                           "parallel_dirs, killpriv, noflush, passthrough, "
+                           "io_uring, near",
+                           (int)(len < 64 ? len : 64), text);
         }
         mask |= 1U << found;
         text += len + (text[len] == ':');
@@ -75,6 +76,7 @@ struct kernel *kernel_new(unsigned without, bool shared)
         kernel->without = without;
         kernel->shared = shared;
         atomic_init(&kernel->fd, -1);
+        kernel_near_init(&kernel->near);
         mutex_init(&kernel->lock);
         cond_init(&kernel->change);
     }
@@ -153,6 +155,9 @@ static ssize_t read_request(int fd, void *out, size_t size, void *userdata)
                    n >= (ssize_t)(sizeof(head) + sizeof(uint64_t))) {
             note_interrupt(fs->kernel, out);
         }
+        if (kernel_uses(fs->kernel, KERNEL_NEAR)) {
+            kernel_near_follow(&fs->kernel->near, &head);
+        }
     }
     return n;
 }
@@ -194,6 +199,8 @@ static void make_rings(const struct fs *fs, const struct wire_init_out *out)
         log_warning("%s", err.msg);
         kernel_drop(kernel, KERNEL_IO_URING);
     }
+    use(kernel, KERNEL_NEAR,
+        !kernel->uring && sysconf(_SC_NPROCESSORS_ONLN) > 1);
 }
 
 static ssize_t answer_init(const struct fs *fs, int fd, struct iovec *iov,

@@ -29,6 +29,7 @@ enum kernel_feature {
     KERNEL_NOFLUSH,       /* Closing a file of a workspace asks nobody. */
     KERNEL_PASSTHROUGH,   /* Data of directories here never comes by us. */
     KERNEL_IO_URING,      /* Requests come by rings. */
+    KERNEL_NEAR,          /* Else they are handled where they are made. */
     KERNEL_FEATURES,
 };
 
@@ -186,6 +187,9 @@ uint32_t kernel_pass_open(struct kernel *kernel, struct kernel_backing *backing,
                           int fd);
 /** @param kernel the kernel @param backing with one open file less */
 void kernel_pass_close(struct kernel *kernel, struct kernel_backing *backing);
+/** @param kernel the kernel @param backing whose file is let go, if it is not
+ *  open */
+void kernel_pass_leave(struct kernel *kernel, struct kernel_backing *backing);
 /** @param kernel the kernel @param backing of an inode that ends */
 void kernel_pass_end(struct kernel *kernel, struct kernel_backing *backing);
 

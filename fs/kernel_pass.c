@@ -162,16 +162,30 @@ uint32_t kernel_pass_open(struct kernel *kernel, struct kernel_backing *backing,
     }
 }
 
-void kernel_pass_close(struct kernel *kernel, struct kernel_backing *backing)
+/* Unless it is open by now. */
+static void drop_id(struct kernel *kernel, struct kernel_backing *backing,
+                    unsigned long long word)
 {
-    unsigned long long word = atomic_fetch_sub(&backing->word, 1) - 1;
     uint32_t id = id_of(word);
 
     if (opens_of(word) == 0 && id != no_id && id &&
-        atomic_load(&kernel->backings) > KEEP_MOST &&
         atomic_compare_exchange_strong(&backing->word, &word, 0)) {
         close_id(kernel, id);
     }
+}
+
+void kernel_pass_close(struct kernel *kernel, struct kernel_backing *backing)
+{
+    unsigned long long word = atomic_fetch_sub(&backing->word, 1) - 1;
+
+    if (atomic_load(&kernel->backings) > KEEP_MOST) {
+        drop_id(kernel, backing, word);
+    }
+}
+
+void kernel_pass_leave(struct kernel *kernel, struct kernel_backing *backing)
+{
+    drop_id(kernel, backing, atomic_load(&backing->word));
 }
 
 void kernel_pass_end(struct kernel *kernel, struct kernel_backing *backing)

@@ -4,6 +4,7 @@
 
 #include "core/mutex.h"
 #include "fs/kernel.h"
+#include "fs/kernel_near.h"
 #include "fs/kernel_uring.h"
 #include "fs/kernel_wire.h"
 
@@ -22,6 +23,7 @@ struct kernel {
     atomic_uint uses; /* A bit for each feature. */
 
     struct kernel_uring *uring; /* NULL: requests come by the fd. */
+    struct kernel_near near;
     atomic_ulong changes;
     atomic_ulong backings; /* Ids that the kernel knows. */
     atomic_bool pathless;  /* It takes no O_PATH fds for them. */

@@ -2,6 +2,7 @@
 #include "fs/kernel_uring_priv.h"
 
 #include "core/cleanup.h"
+#include "core/cpus.h"
 #include "core/log.h"
 
 #include <errno.h>
@@ -20,18 +21,6 @@ enum {
 };
 
 /* ---- Threads ---- */
-
-static void bind_to(int cpu)
-{
-    cpu_set_t set;
-
-    CPU_ZERO(&set);
-    if (cpu >= 0) {
-        CPU_SET((unsigned)cpu, &set);
-        /* Where we may not run there it is slower, and no more. */
-        (void)sched_setaffinity(0, sizeof(set), &set);
-    }
-}
 
 /* Says that the ring is there, or is not, and waits for the beginning. */
 static bool may_begin(struct kernel_uring *uring, int rc)
@@ -52,7 +41,9 @@ static void *thread_main(void *arg)
     struct uring_thread *thread = arg;
     int rc;
 
-    bind_to(thread->cpu);
+    if (thread->cpu >= 0) {
+        cpus_bind(thread->cpu); /* Elsewhere it is slower, and no more. */
+    }
     rc = kernel_ring_open(&thread->ring, RING_SIZE);
     if (may_begin(thread->uring, rc)) {
         rc = kernel_uring_serve(thread);

@@ -13,6 +13,7 @@
 enum {
     FLAG_EXITING = 0x4, /* PF_EXITING, in field 9. */
     FIELD_FLAGS = 9,
+    FIELD_CPU = 39,
     FIELD_EXIT_CODE = 52,
     SIGNAL_BITS = 0x7f, /* Of the exit code. */
 };
@@ -42,6 +43,7 @@ void task_look(pid_t tid, struct task *out)
 
     out->exiting = false;
     out->killed = false;
+    out->cpu = -1;
     if (read_proc(tid, "stat", text, sizeof(text))) {
         (void)task_parse_stat(text, out);
     }
@@ -53,6 +55,7 @@ bool task_parse_stat(const char *stat, struct task *out)
 {
     const char *at = strrchr(stat, ')');
     uintmax_t flags = 0;
+    uintmax_t cpu = 0;
     int field = 2;
 
     while (at && field < FIELD_EXIT_CODE) {
@@ -64,10 +67,14 @@ bool task_parse_stat(const char *stat, struct task *out)
         if (at && field == FIELD_FLAGS) {
             flags = strtoumax(at, NULL, 10);
         }
+        if (at && field == FIELD_CPU) {
+            cpu = strtoumax(at, NULL, 10);
+        }
     }
     if (!at) {
         return false;
     }
+    out->cpu = (int)cpu;
     out->exiting = (flags & FLAG_EXITING) != 0;
     out->killed = out->exiting && (strtoumax(at, NULL, 10) & SIGNAL_BITS) != 0;
     return true;

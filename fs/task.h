@@ -9,6 +9,7 @@
 struct task {
     bool exiting; /* It is on its way out: the close is the kernel's. */
     bool killed;  /* By a signal. False where that cannot be known. */
+    int cpu;      /* Where it last ran; -1: that is not known. */
 };
 
 /**

@@ -84,12 +84,17 @@ void wcall_open(struct wcall *call, const struct fuse_file_info *fi)
     }
 }
 
+struct inode_key wcall_key(const struct wcall *call, struct ws_node *node)
+{
+    return (struct inode_key){.part = inode_key(call->inode)->part,
+                              .session = call->session,
+                              .exec_n = inode_key(call->inode)->exec_n,
+                              .ws = node};
+}
+
 struct inode *wcall_look_up(const struct wcall *call, struct ws_node *node)
 {
-    const struct inode_key key = {.part = inode_key(call->inode)->part,
-                                  .session = call->session,
-                                  .exec_n = inode_key(call->inode)->exec_n,
-                                  .ws = node};
+    const struct inode_key key = wcall_key(call, node);
 
     return inode_look_up(call->fs->inodes, &key);
 }

@@ -191,6 +191,10 @@ void wcall_take_back(struct wcall *call, struct inode *inode);
 void wopen_release(fuse_req_t req, struct inode *inode,
                    const struct fuse_file_info *fi);
 
+/** @param call whose session a node is of @param node below workspace/, and
+ *  borrowed @return what its inode stands for */
+struct inode_key wcall_key(const struct wcall *call, struct ws_node *node);
+
 /**
  * The inode of a node, with one lookup counted.
  *

@@ -264,7 +264,16 @@ static void workspace_symlink(fuse_req_t req, const char *target,
 
 static int run_unlink(struct wcall *call, struct err *err)
 {
-    return ws_unlink(call->node, call->name, &call->ctx, err);
+    struct ws_node *large = ws_large(call->node, call->name);
+    int rc = ws_unlink(call->node, call->name, &call->ctx, err);
+
+    if (large && rc == 0 && ws_leave(large)) {
+        const struct inode_key key = wcall_key(call, large);
+
+        inode_leave(call->fs->inodes, &key);
+    }
+    ws_node_unref(large);
+    return rc;
 }
 
 static int run_rmdir(struct wcall *call, struct err *err)

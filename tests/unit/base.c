@@ -4,12 +4,15 @@
 #include "core/buf.h"
 #include "core/cancel.h"
 #include "core/clock.h"
+#include "core/cpus.h"
 #include "core/loop.h"
 #include "core/mutex.h"
 #include "core/provider.h"
 #include "core/workers.h"
 
 #include <errno.h>
+#include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -259,6 +262,49 @@ static void blocked_work_holds_up_no_other_while_threads_are_left(void **state)
     mutex_done(&tally.lock);
 }
 
+static int cpu_count(void)
+{
+    cpu_set_t set;
+
+    assert_int_equal(sched_getaffinity(0, sizeof(set), &set), 0);
+    return CPU_COUNT(&set);
+}
+
+static void count_work(void *arg)
+{
+    *(int *)arg = cpu_count();
+}
+
+/* Binds itself, and has work done. */
+static void *bound_main(void *arg)
+{
+    struct workers *workers = workers_new(1);
+    int *counts = arg;
+
+    cpus_bind(sched_getcpu());
+    counts[0] = cpu_count();
+    if (workers_run(workers, count_work, &counts[1]) < 0) {
+        counts[1] = -1;
+    }
+    workers_free(workers);
+    cpus_free();
+    counts[2] = cpu_count();
+    return NULL;
+}
+
+static void work_runs_on_all_cpus_whoever_has_it_done(void **state)
+{
+    int counts[3] = {0, 0, 0};
+    pthread_t thread;
+
+    (void)state;
+    assert_int_equal(pthread_create(&thread, NULL, bound_main, counts), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(counts[0], 1);
+    assert_int_equal(counts[1], cpu_count());
+    assert_int_equal(counts[2], cpu_count());
+}
+
 static void a_provider_without_a_required_slot_is_refused(void **state)
 {
     static const struct provider_ops lame = {.name = "lame"};
@@ -281,6 +327,7 @@ int main(void)
         cmocka_unit_test(a_wait_ends_by_fd_deadline_or_token),
         cmocka_unit_test(the_loop_runs_posts_timers_and_sources_in_order),
         cmocka_unit_test(blocked_work_holds_up_no_other_while_threads_are_left),
+        cmocka_unit_test(work_runs_on_all_cpus_whoever_has_it_done),
         cmocka_unit_test(a_provider_without_a_required_slot_is_refused),
     };
 

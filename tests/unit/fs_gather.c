@@ -172,7 +172,7 @@ static const char *stat_line(const char *comm, unsigned flags, unsigned code)
 
     (void)snprintf(text, sizeof(text),
                    "7 (%s) R 1 1 1 0 -1 %u 0 0 0 0 0 0 0 0 20 0 1 0 5 0 0 1 "
-                   "1 1 1 1 1 0 0 0 0 0 0 0 17 0 0 0 0 0 0 1 1 1 1 1 1 1 %u\n",
+                   "1 1 1 1 1 0 0 0 0 0 0 0 17 3 0 0 0 0 0 1 1 1 1 1 1 1 %u\n",
                    comm, flags, code);
     return text;
 }
@@ -185,29 +185,30 @@ static void a_killed_task_is_told_from_one_that_exits(void **state)
         unsigned code;
         struct task is;
     } cases[] = {
-        {"sh", 0x400000, 0, {false, false}},
-        {"sh", 0x400004, 0, {true, false}},
-        {"a b) (c", 0x400004, 9, {true, true}},
-        {") ) )", 0x4, 0x80 | 11, {true, true}},
-        {"sh", 0x404, 3U << 8, {true, false}},
-        {"sh", 0x400, 9, {false, false}},
+        {"sh", 0x400000, 0, {false, false, 3}},
+        {"sh", 0x400004, 0, {true, false, 3}},
+        {"a b) (c", 0x400004, 9, {true, true, 3}},
+        {") ) )", 0x4, 0x80 | 11, {true, true, 3}},
+        {"sh", 0x404, 3U << 8, {true, false, 3}},
+        {"sh", 0x400, 9, {false, false, 3}},
     };
 
     (void)state;
     for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-        struct task task = {false, false};
+        struct task task = {.cpu = -1};
 
         assert_true(task_parse_stat(
             stat_line(cases[i].comm, cases[i].flags, cases[i].code), &task));
         assert_int_equal(task.exiting, cases[i].is.exiting);
         assert_int_equal(task.killed, cases[i].is.killed);
+        assert_int_equal(task.cpu, cases[i].is.cpu);
     }
 }
 
 static void a_short_stat_line_makes_no_sense(void **state)
 {
     static const char *const lines[] = {"", "7", "7 (x", "7 (x) R 1 1"};
-    struct task task = {false, false};
+    struct task task = {.cpu = -1};
 
     (void)state;
     for (size_t i = 0; i < ARRAY_SIZE(lines); i++) {

@@ -2,12 +2,16 @@
 #include "tests/cmocka.h"
 
 #include "fs/kernel.h"
+#include "fs/kernel_near.h"
 #include "fs/kernel_ring.h"
 #include "fs/kernel_uring.h"
 
 #include <errno.h>
+#include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static void features_are_read_by_name(void **state)
 {
@@ -84,12 +88,65 @@ static void what_came_by_no_ring_is_answered_elsewhere(void **state)
     assert_int_equal(unique, 42);
 }
 
+/* Handles requests of the thread itself, which so is where it is. */
+static int cpus_after(struct kernel_near *near, struct wire_in head,
+                      unsigned requests)
+{
+    cpu_set_t set;
+
+    for (unsigned i = 0; i < requests; i++) {
+        kernel_near_follow(near, &head);
+    }
+    assert_int_equal(sched_getaffinity(0, sizeof(set), &set), 0);
+    return CPU_COUNT(&set);
+}
+
+static void *follow_main(void *arg)
+{
+    const struct wire_in one = {.opcode = 3, .pid = (uint32_t)gettid()};
+    const struct wire_in writes = {.opcode = WIRE_WRITE, .pid = one.pid};
+    const struct wire_in other = {.opcode = 3, .pid = (uint32_t)getpid()};
+    const struct wire_in nobody = {.opcode = 18};
+    struct kernel_near near;
+    int *counts = arg;
+
+    kernel_near_init(&near);
+    counts[0] = cpus_after(&near, one, 5);
+    counts[1] = cpus_after(&near, one, 20);
+    counts[2] = cpus_after(&near, nobody, 1);
+    counts[3] = cpus_after(&near, other, 1);
+    counts[4] = cpus_after(&near, one, 25);
+    counts[5] = cpus_after(&near, writes, 1);
+    return NULL;
+}
+
+static void one_thread_that_sends_many_requests_is_followed(void **state)
+{
+    int counts[6];
+    pthread_t thread;
+    cpu_set_t set;
+    int all;
+
+    (void)state;
+    assert_int_equal(sched_getaffinity(0, sizeof(set), &set), 0);
+    all = CPU_COUNT(&set);
+    assert_int_equal(pthread_create(&thread, NULL, follow_main, counts), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(counts[0], all);
+    assert_int_equal(counts[1], 1);
+    assert_int_equal(counts[2], 1);
+    assert_int_equal(counts[3], all);
+    assert_int_equal(counts[4], 1);
+    assert_int_equal(counts[5], all);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(features_are_read_by_name),
         cmocka_unit_test(a_ring_gives_back_all_that_was_put_in),
         cmocka_unit_test(what_came_by_no_ring_is_answered_elsewhere),
+        cmocka_unit_test(one_thread_that_sends_many_requests_is_followed),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

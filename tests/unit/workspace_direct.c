@@ -406,6 +406,63 @@ static void numbers_stay_when_a_tree_moves(void **state)
     ws_node_unref(node);
 }
 
+/* Removes a file as the mount does. */
+static bool remove_and_leave(struct fixture *fx, const char *name)
+{
+    struct ws_node *node = ws_large(fx->root, name);
+    bool left;
+
+    assert_int_equal(fixture_unlink(fx, name), 0);
+    left = node && ws_leave(node);
+    ws_node_unref(node);
+    return left;
+}
+
+static void make_large(struct fixture *fx, const char *name)
+{
+    char path[PATH_MAX];
+
+    fixture_write(fx, name, "x");
+    (void)snprintf(path, sizeof(path), "%s/%s", fx->dir, name);
+    assert_int_equal(truncate(path, 1 << 20), 0);
+}
+
+static void a_large_file_is_let_go_with_its_last_name(void **state)
+{
+    struct fixture *fx = *state;
+    struct ws_node *held;
+    struct ws_file *file;
+    unsigned fds = direct_fd_count();
+    struct stat attr;
+    char byte;
+
+    make_large(fx, "f");
+    held = fixture_at(fx, "f");
+    assert_true(remove_and_leave(fx, "f"));
+    assert_int_equal(direct_fd_count(), fds);
+    assert_int_equal(ws_getattr(held, NULL, &fx->ctx, &attr, &fx->err),
+                     -ESTALE);
+    fixture_write(fx, "f", "new"); /* Perhaps with the old one's number. */
+    assert_int_equal(ws_getattr(held, NULL, &fx->ctx, &attr, &fx->err),
+                     -ESTALE);
+    assert_int_equal(fixture_stat(fx, "f").st_size, 3);
+    assert_false(remove_and_leave(fx, "f")); /* It is small. */
+    ws_node_unref(held);
+    make_large(fx, "f");
+    file = fixture_open(fx, "f", O_RDONLY);
+    assert_false(remove_and_leave(fx, "f"));
+    assert_int_equal(ws_read(file, &byte, 1, 0, &fx->ctx, &fx->err), 1);
+    assert_int_equal(byte, 'x');
+    ws_close(file);
+    make_large(fx, "f");
+    held = fixture_at(fx, "f");
+    assert_int_equal(ws_link(held, fx->root, "g", &fx->ctx, &attr, &fx->err),
+                     0);
+    assert_false(remove_and_leave(fx, "f"));
+    assert_int_equal(ws_getattr(held, NULL, &fx->ctx, &attr, &fx->err), 0);
+    ws_node_unref(held);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -416,6 +473,7 @@ int main(void)
         FIXTURE_DIRECT(user_xattrs_work_and_others_do_not),
         FIXTURE_DIRECT(a_range_is_copied_and_space_is_reserved),
         FIXTURE_DIRECT_BOTH(an_unlinked_open_file_stays),
+        FIXTURE_DIRECT_BOTH(a_large_file_is_let_go_with_its_last_name),
         FIXTURE_DIRECT(files_that_are_open_for_writing_are_told),
         FIXTURE_DIRECT_BOTH(nodes_go_with_a_tree_that_moves),
         FIXTURE_DIRECT(numbers_stay_when_a_tree_moves),
