@@ -192,34 +192,13 @@ static int hide_gone(struct lay *lay, const struct scan_node *dir)
     return rc;
 }
 
-/* Writes what a directory shows from layers below. */
-static int fill(struct lay *lay, const struct scan_node *dir)
-{
-    AUTO_FREE char *path = scan_path(dir);
-    AUTO_FD int merged =
-        path ? below_open(lay->plan->merged, path, O_RDONLY | O_DIRECTORY)
-             : -ENOMEM;
-    const struct scan_ask ask = {.dir = merged, .skip = dir, .plain = true};
-    struct lay_plan plan = {.src = merged, .merged = -1, .dst = lay->dst};
-    int rc;
-
-    if (merged < 0) {
-        return fail(lay, merged, dir->name);
-    }
-    rc = scan_take(&ask, lay->limits, &plan.top, lay->err);
-    if (rc == 0) {
-        rc = lay_write(&plan, lay->limits, lay->sum, lay->err);
-        scan_free(plan.top);
-    }
-    return rc;
-}
-
 static int leave(struct lay *lay, const struct scan_node *dir)
 {
     int rc = hide_gone(lay, dir);
 
     if (rc == 0 && dir->expand) {
-        rc = fill(lay, dir);
+        rc = lay_fill(lay->plan->merged, dir, lay->dst, lay->limits, lay->sum,
+                      lay->err);
     }
     return rc == 0 ? copy_dir_attr(lay->src, lay->dst, lay->err) : rc;
 }
@@ -280,6 +259,28 @@ int lay_write(const struct lay_plan *plan, const struct limits *limits,
     cleanup_fd(&lay.src);
     cleanup_fd(&lay.dst);
     tdestroy(lay.links, forget);
+    return rc;
+}
+
+int lay_fill(int view, const struct scan_node *dir, int dst,
+             const struct limits *limits, struct lay_sum *sum, struct err *err)
+{
+    AUTO_FREE char *path = scan_path(dir);
+    AUTO_FD int shown =
+        path ? below_open(view, path, O_RDONLY | O_DIRECTORY) : -ENOMEM;
+    const struct scan_ask ask = {.dir = shown, .skip = dir, .plain = true};
+    struct lay_plan plan = {.src = shown, .merged = -1, .dst = dst};
+    int rc;
+
+    if (shown < 0) {
+        return err_set(err, -shown, "cannot keep '%.128s': %s", dir->name,
+                       strerror(-shown));
+    }
+    rc = scan_take(&ask, limits, &plan.top, err);
+    if (rc == 0) {
+        rc = lay_write(&plan, limits, sum, err);
+        scan_free(plan.top);
+    }
     return rc;
 }
 

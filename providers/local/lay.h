@@ -39,6 +39,21 @@ MUST_USE int lay_write(const struct lay_plan *plan, const struct limits *limits,
                        struct lay_sum *sum, struct err *err);
 
 /**
+ * Writes what a directory shows, but what is in it itself.
+ *
+ * @param view   that shows it
+ * @param dir    it
+ * @param dst    a directory to write to
+ * @param limits deadline and token
+ * @param sum    added to
+ * @param err    filled on failure
+ * @return 0 or a negative errno
+ */
+MUST_USE int lay_fill(int view, const struct scan_node *dir, int dst,
+                      const struct limits *limits, struct lay_sum *sum,
+                      struct err *err);
+
+/**
  * Counts what writing it would: nothing is written.
  *
  * @param top as compared

@@ -415,12 +415,12 @@ int layers_name(struct layers *layers, uint64_t parent, uint64_t *out,
                 struct err *err)
 {
     uint64_t id = 0;
-    int rc = begin(layers, parent, LAYERS_WHOLE, &id, err);
+    int rc = begin(layers, parent, LAYERS_SEALED, &id, err);
 
     if (rc < 0) {
         return rc;
     }
-    rc = write_parent(layers, id, parent, LAYERS_WHOLE, err);
+    rc = write_parent(layers, id, parent, LAYERS_SEALED, err);
     if (rc < 0) {
         layers_unref(layers, id);
         return rc;
@@ -534,6 +534,12 @@ int layers_chain(struct layers *layers, uint64_t top, uint64_t **out,
     return 0;
 }
 
+static bool is_of(const struct layer *layer, const struct layers_tier *tier)
+{
+    return tier->sealed ? layer->tier >= LAYERS_SEALED
+                        : layer->tier < LAYERS_FILLED;
+}
+
 int layers_top(struct layers *layers, uint64_t top, size_t most,
                struct layers_tier *tier, uint64_t **out, size_t *count,
                struct err *err)
@@ -545,10 +551,9 @@ int layers_top(struct layers *layers, uint64_t top, size_t most,
     if (!ids) {
         return err_no_memory(err);
     }
-    *tier = (struct layers_tier){.tier = LAYERS_WHOLE};
     mutex_lock(&layers->lock);
     layer = find_locked(layers, top);
-    while (layer && found < most && layer->tier < LAYERS_WHOLE &&
+    while (layer && found < most && is_of(layer, tier) &&
            (found == 0 || layer->tier == tier->tier)) {
         tier->tier = layer->tier;
         tier->below = layer->parent;

@@ -19,10 +19,11 @@
 
 struct layers;
 
-/* The tiers of what is no one's to join. */
 enum {
-    LAYERS_FILLED = 98, /* Shows what its parent does, with all files whole. */
-    LAYERS_WHOLE = 99
+    LAYERS_FILLED = 98, /* The tier of one that shows what its parent does, with
+                         * all files whole: no one's to join. */
+    LAYERS_SEALED = 99  /* And of what a session wrote; from here on they are
+                         * joined in the background. */
 };
 
 /**
@@ -74,6 +75,7 @@ void layers_done(struct layers *layers, uint64_t id);
 
 /* Layers of one tier. */
 struct layers_tier {
+    bool sealed; /* Asked: whether LAYERS_SEALED or more, or less. */
     unsigned tier;
     uint64_t below; /* What they lie on. */
 };
@@ -84,7 +86,7 @@ struct layers_tier {
  * @param layers the store
  * @param top    a layer, or 0
  * @param most   so many are told, or none
- * @param tier   theirs, where they are told
+ * @param tier   which; theirs, where they are told
  * @param out    their ids, from the top one down, to free()
  * @param count  how many are told
  * @param err    filled on failure

@@ -215,10 +215,12 @@ int snapshots_open(const struct snapshots_parts *parts, struct snapshots **out,
     snapshots->coarse = tick_is_coarse(layers_dir(parts->layers));
     mutex_init(&snapshots->lock);
     list_init(&snapshots->states);
+    list_init(&snapshots->joints);
     snapshots->closing.fd = -1;
     rc = cancel_init(&snapshots->closing, err);
     snapshots->closers = rc < 0 ? NULL : workers_new(1);
-    if (rc == 0 && !snapshots->closers) {
+    snapshots->joiners = rc < 0 ? NULL : workers_new(1);
+    if (rc == 0 && (!snapshots->closers || !snapshots->joiners)) {
         rc = err_no_memory(err);
     }
     if (rc < 0) {
@@ -242,10 +244,12 @@ void snapshots_close(struct snapshots *snapshots)
     if (!snapshots) {
         return;
     }
-    if (snapshots->closers) {
+    if (snapshots->closers && snapshots->joiners) {
         cancel_fire(&snapshots->closing);
     }
     workers_free(snapshots->closers);
+    workers_free(snapshots->joiners);
+    snapshots_join_end(snapshots);
     cancel_done(&snapshots->closing);
     free(snapshots->cut);
     mutex_lock(&snapshots->lock);
@@ -333,6 +337,7 @@ int snapshots_forget(struct snapshots *snapshots, const struct sandbox *sandbox,
 
     snapshots_free_state(snapshots,
                          snapshots_take_state(snapshots, sandbox->number));
+    snapshots_join_drop(snapshots, sandbox->number);
     if (dir < 0) {
         return errno == ENOENT ? 0 : err_errno(err, "the sandbox's directory");
     }

@@ -29,8 +29,10 @@ struct snapshots {
     size_t cuts;
     struct workers *closers; /* Of mounts; until */
     struct cancel closing;   /* this fires they take their time. */
+    struct workers *joiners; /* Of sealed layers; until that fires, too. */
     struct mutex lock;
-    struct list states GUARDED; /* By lock. */
+    struct list states GUARDED; /* By lock, */
+    struct list joints GUARDED; /* as these: snapshots_join.c. */
 };
 
 /* The state of a session, taken out; NULL: there is none. */
@@ -48,6 +50,23 @@ MUST_USE int snapshots_make_upper(int dir, struct head *head,
                                   char name[HEAD_NAME_SIZE], struct err *err);
 /* Has directories that are of no workspace any more removed, later. */
 void snapshots_discard(struct snapshots *snapshots, int dir, const char *name);
+
+/* ---- snapshots_join.c ---- */
+
+/* Begins to join the sealed layers from one down, where they have become many
+ * and it was not begun. */
+void snapshots_join(struct snapshots *snapshots, const struct sandbox *sandbox,
+                    uint64_t top);
+/* Whether that goes on: a seal would leave it behind. */
+bool snapshots_joins(struct snapshots *snapshots, uint64_t number);
+/* What the layer over a session's top one is to lie on: on what was made of it,
+ * which is borrowed, or on itself. */
+uint64_t snapshots_joined(struct snapshots *snapshots, uint64_t number,
+                          uint64_t top);
+/* What was made for a session is needed no more. */
+void snapshots_join_drop(struct snapshots *snapshots, uint64_t number);
+/* Frees all, once no thread of it runs. */
+void snapshots_join_end(struct snapshots *snapshots);
 
 /* ---- snapshots_seal.c ---- */
 
@@ -72,8 +91,9 @@ struct snapshots_sealed {
 
 /* Whether so much was written that copying what is new, and looking at all of
  * it each time, would take long. */
-bool snapshots_worth_seal(struct snapshots *snapshots, const struct head *head,
-                          struct scan_node *tree);
+bool snapshots_worth_seal(struct snapshots *snapshots,
+                          const struct sandbox *sandbox,
+                          const struct head *head, struct scan_node *tree);
 /* Makes what was written a layer as it is, with a new mount in the place of the
  * workspace's. */
 MUST_USE int snapshots_seal(struct snapshots *snapshots,

@@ -94,21 +94,24 @@ static bool is_deep(struct snapshots *snapshots, uint64_t top)
            deep > DEEP_MOST;
 }
 
-bool snapshots_worth_seal(struct snapshots *snapshots, const struct head *head,
-                          struct scan_node *tree)
+bool snapshots_worth_seal(struct snapshots *snapshots,
+                          const struct sandbox *sandbox,
+                          const struct head *head, struct scan_node *tree)
 {
+    const uint64_t number = sandbox->number;
     struct weight all = {0};
     struct weight tied = {0};
 
     /* Where the kernel cannot rename directories of layers it is to have few.
      */
-    if (!note_trusted()) {
+    if (!note_trusted() || snapshots_joins(snapshots, number)) {
         return false;
     }
     weigh_all(tree, &all, &tied);
     return (all.entries > atomic_load(&least_entries) ||
             all.small > atomic_load(&least_bytes)) &&
-           is_little(&tied, &all) && !is_deep(snapshots, head->top);
+           is_little(&tied, &all) &&
+           !is_deep(snapshots, snapshots_joined(snapshots, number, head->top));
 }
 
 /* ---- How ---- */
@@ -122,7 +125,8 @@ struct sealing {
     char upper[HEAD_NAME_SIZE]; /* What becomes the layer, */
     char fresh[HEAD_NAME_SIZE]; /* and what comes in its place. */
     int made;                   /* That, open. */
-    uint64_t layer;
+    uint64_t layer;             /* That is made, on */
+    uint64_t parent;            /* this one. */
     int mount; /* The new one; once it is in place, the old one. */
     bool taken;
     bool moved;
@@ -202,9 +206,11 @@ static int make_layer(struct sealing *sealing)
 {
     struct layers *layers = sealing->snapshots->layers;
     struct head marked = sealing->was;
-    int rc =
-        layers_name(layers, sealing->was.top, &sealing->layer, sealing->err);
+    int rc;
 
+    sealing->parent = snapshots_joined(
+        sealing->snapshots, sealing->ask->sandbox->number, sealing->was.top);
+    rc = layers_name(layers, sealing->parent, &sealing->layer, sealing->err);
     if (rc < 0) {
         return rc;
     }
@@ -303,6 +309,7 @@ static int undo(struct sealing *sealing)
 struct closing {
     struct snapshots *snapshots;
     int fd;
+    uint64_t top; /* Of the layers that it is over; a reference. */
 };
 
 /* Who closes a mount last takes it down, which takes long. */
@@ -314,21 +321,24 @@ static void close_late(void *arg)
 
     (void)poll(&end, 1, LINGER_MS);
     cleanup_fd(&closing->fd);
+    layers_unref(closing->snapshots->layers, closing->top);
     free(closing);
 }
 
-static void close_later(struct snapshots *snapshots, int fd)
+static void close_later(struct snapshots *snapshots, int fd, uint64_t top)
 {
     struct closing *closing = malloc(sizeof(*closing));
 
     if (closing) {
-        *closing = (struct closing){.snapshots = snapshots, .fd = fd};
+        *closing =
+            (struct closing){.snapshots = snapshots, .fd = fd, .top = top};
         if (workers_run(snapshots->closers, close_late, closing) == 0) {
             return;
         }
     }
     free(closing);
     cleanup_fd(&fd);
+    layers_unref(snapshots->layers, top);
 }
 
 static void finish(struct sealing *sealing, struct snapshots_sealed *out)
@@ -340,7 +350,9 @@ static void finish(struct sealing *sealing, struct snapshots_sealed *out)
     snapshots_discard(snapshots, sealing->ask->dir, work);
     /* The name's reference is the head's; and one for the caller. */
     (void)layers_ref(snapshots->layers, sealing->layer);
-    layers_unref(snapshots->layers, sealing->was.top);
+    if (sealing->parent != sealing->was.top) {
+        snapshots_join_drop(snapshots, sealing->ask->sandbox->number);
+    }
     out->head = sealing->next;
     out->layer = sealing->layer;
     out->upper = TAKE_FD(sealing->made);
@@ -369,7 +381,7 @@ int snapshots_seal(struct snapshots *snapshots,
     }
     if (rc == 0) {
         finish(&sealing, out);
-        close_later(snapshots, TAKE_FD(sealing.mount));
+        close_later(snapshots, TAKE_FD(sealing.mount), sealing.was.top);
     } else {
         out->undone = undo(&sealing) == 0;
     }

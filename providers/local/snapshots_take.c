@@ -307,7 +307,8 @@ static int try_seal(struct taking *taking, struct box *box)
     struct lay_sum sum = {0};
     int rc;
 
-    if (!snapshots_worth_seal(snapshots, &taking->head, taking->tree) ||
+    if (!snapshots_worth_seal(snapshots, taking->sandbox, &taking->head,
+                              taking->tree) ||
         !lay_count(taking->tree, &sum)) {
         return 0;
     }
@@ -490,6 +491,7 @@ int snapshots_take(struct snapshots *snapshots, const struct sandbox *sandbox,
         if (rc == 0) {
             keep(&taking);
             count_by_trees(&taking);
+            snapshots_join(snapshots, sandbox, taking.head.top);
             *out = (struct snapshot_made){.changed = taking.sum.changed,
                                           .bytes = taking.sum.bytes,
                                           .moved = taking.moved};

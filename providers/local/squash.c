@@ -3,13 +3,15 @@
  *
  * Their trees are merged in memory, as an overlay would: what is above hides
  * what is below. Then each file is copied from the layer that has it; a large
- * one is linked, as layers never change.
+ * one is linked, as layers never change. What the kernel only noted as moved,
+ * in a sealed one, is copied to where it is shown.
  */
 #include "providers/local/squash.h"
 
 #include "core/cleanup.h"
 #include "providers/local/below.h"
 #include "providers/local/copy.h"
+#include "providers/local/lay.h"
 #include "providers/local/layers.h"
 #include "providers/local/note.h"
 #include "providers/local/parts.h"
@@ -49,7 +51,8 @@ struct squashing {
     struct pair *pairs;
     int dst;     /* Where the walk is. */
     int top;     /* The new layer. */
-    int view;    /* What lies below it shows. */
+    int view;    /* What lies below it shows; */
+    int all;     /* and they, where something was moved in them; or -1. */
     void *links; /* tsearch(): files with more names, that have one. */
 };
 
@@ -77,9 +80,11 @@ static int push(struct squashing *sq, struct scan_node *above,
 static int merge_name(struct squashing *sq, struct scan_node *above,
                       struct scan_node *below)
 {
-    if (S_ISDIR(above->mode) && !above->opaque) {
+    /* What was moved there lay elsewhere below. */
+    if (S_ISDIR(above->mode) && !above->opaque && !above->expand) {
         if (S_ISDIR(below->mode)) {
             above->opaque = below->opaque;
+            above->expand = below->expand;
             return push(sq, above, below);
         }
         /* It hid what lies still lower. */
@@ -301,13 +306,24 @@ static int enter(struct squashing *sq, struct scan_node *dir)
     if (rc == 0) {
         rc = copy_step_in(&sq->dst, dir->name);
     }
-    if (rc == 0 && dir->opaque) {
+    dir->expand = !dir->opaque && (dir->expand || dir->parent->expand);
+    if (rc == 0 && (dir->opaque || (dir->expand && !dir->parent->cover))) {
         rc = note_set_opaque(sq->dst);
     }
     /* Nothing shows through, nor through what is in it. */
-    dir->cover = dir->opaque || dir->parent->cover;
+    dir->cover = dir->opaque || dir->expand || dir->parent->cover;
     *sq->bytes += DIR_ROOM;
     return rc < 0 ? fail(sq, rc) : 0;
+}
+
+/* What it shows from elsewhere. */
+static int fill(struct squashing *sq, const struct scan_node *dir)
+{
+    struct lay_sum sum = {0};
+    int rc = lay_fill(sq->all, dir, sq->dst, sq->limits, &sum, sq->err);
+
+    *sq->bytes += sum.bytes;
+    return rc;
 }
 
 static int leave(struct squashing *sq, const struct scan_node *dir)
@@ -316,7 +332,11 @@ static int leave(struct squashing *sq, const struct scan_node *dir)
     AUTO_FD int from =
         path ? below_open(sq->dirs[dir->source], path, O_RDONLY | O_DIRECTORY)
              : -ENOMEM;
+    int rc = dir->expand ? fill(sq, dir) : 0;
 
+    if (rc < 0) {
+        return rc;
+    }
     return from < 0 ? fail(sq, from) : copy_dir_attr(from, sq->dst, sq->err);
 }
 
@@ -395,13 +415,16 @@ static int read_all(struct squashing *sq, const struct layers *layers,
 
 /* What is joined. */
 struct joint {
-    uint64_t id; /* Of the layer to be, in place of */
+    uint64_t id; /* Of the layer to be, */
+    int dst;     /* open, in place of */
     const uint64_t *ids;
     size_t count;
+    int view; /* As in struct squashing, */
+    int all;  /* like this. */
 };
 
 static int join(const struct squash_ask *ask, const struct joint *joint,
-                int dst, int view, struct err *err)
+                struct err *err)
 {
     struct squashing sq = {.limits = ask->limits,
                            .err = err,
@@ -413,17 +436,23 @@ static int join(const struct squash_ask *ask, const struct joint *joint,
                                      .limits = ask->limits,
                                      .bytes = ask->bytes},
                            .count = joint->count,
-                           .top = dst,
-                           .view = view,
+                           .top = joint->dst,
+                           .view = joint->view,
+                           .all = joint->all,
                            .dst = -1};
     int rc = read_all(&sq, ask->layers, joint->ids);
 
     if (rc == 0) {
-        sq.dst = openat(dst, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        sq.dst = openat(joint->dst, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         rc = sq.dst < 0 ? fail(&sq, -errno) : write_tree(&sq);
     }
     done(&sq);
     return rc;
+}
+
+static int view(const struct squash_ask *ask, uint64_t top, struct err *err)
+{
+    return volume_view(ask->volumes, ask->sandbox, top, ask->limits, err);
 }
 
 /* Says 1 when it has made one of many. */
@@ -431,26 +460,27 @@ static int squash_tier(const struct squash_ask *ask, uint64_t *top,
                        struct err *err)
 {
     AUTO_FREE uint64_t *ids = NULL;
-    struct layers_tier tier;
+    struct layers_tier tier = {.sealed = ask->sealed};
     size_t count = 0;
     uint64_t id = 0;
-    AUTO_FD int view = -1;
+    AUTO_FD int below = -1;
+    AUTO_FD int all = -1;
     AUTO_FD int dst = -1;
     int rc = layers_top(ask->layers, *top, MANY, &tier, &ids, &count, err);
 
     if (rc < 0 || count < MANY) {
         return rc;
     }
-    view =
-        volume_view(ask->volumes, ask->sandbox, tier.below, ask->limits, err);
-    if (view < 0) {
-        return view;
+    below = view(ask, tier.below, err);
+    all = below >= 0 && ask->sealed ? view(ask, *top, err) : -1;
+    if (below < 0 || (ask->sealed && all < 0)) {
+        return -err->code;
     }
     dst = layers_make(ask->layers, tier.below, tier.tier + 1, &id, err);
     if (dst < 0) {
         return dst;
     }
-    rc = join(ask, &(const struct joint){id, ids, count}, dst, view, err);
+    rc = join(ask, &(const struct joint){id, dst, ids, count, below, all}, err);
     if (rc < 0) {
         layers_unref(ask->layers, id);
         return rc;
@@ -458,6 +488,18 @@ static int squash_tier(const struct squash_ask *ask, uint64_t *top,
     layers_unref(ask->layers, *top);
     *top = id;
     return 1;
+}
+
+bool squash_due(const struct squash_ask *ask, uint64_t top)
+{
+    AUTO_FREE uint64_t *ids = NULL;
+    struct layers_tier tier = {.sealed = ask->sealed};
+    struct err ignored = ERR_INIT;
+    size_t count = 0;
+
+    return layers_top(ask->layers, top, MANY, &tier, &ids, &count, &ignored) ==
+               0 &&
+           count > 0;
 }
 
 int squash(const struct squash_ask *ask, uint64_t *top, struct err *err)

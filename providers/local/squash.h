@@ -4,6 +4,7 @@
 
 #include "core/cancel.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct layers;
@@ -17,7 +18,12 @@ struct squash_ask {
     const struct sandbox *sandbox; /* Whose workspace it is. */
     const struct limits *limits;
     uint64_t *bytes; /* The room that it takes is added. */
+    bool sealed;     /* Those that were sealed are joined; or those that not. */
 };
+
+/** @param ask borrowed @param top a layer @return whether there are as many as
+ *  are joined */
+bool squash_due(const struct squash_ask *ask, uint64_t top);
 
 /**
  * Makes a layer that shows what several show, where they have become many, so
