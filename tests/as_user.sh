@@ -33,6 +33,8 @@ if [ "$1" != --inside ]; then
     exit "$rc"
 fi
 
+# Copies of other tests' mounts would keep them alive beyond their umount.
+umount --all --lazy --types fuse.sessionfs || exit 1
 top=$2/mounts
 home=$2/home
 program=$3

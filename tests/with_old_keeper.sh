@@ -14,6 +14,8 @@ case $1 in
 *) bin=$(dirname "$1") ;;
 esac
 exec unshare -m --propagation private sh -c '
+    # Copies of other tests mounts would keep them alive beyond their umount.
+    umount --all --lazy --types fuse.sessionfs || exit
     mount --bind "$1/old/sessionfs-keeper" "$1/sessionfs-keeper" || exit
     shift
     exec "$@"' sh "$bin" "$@"

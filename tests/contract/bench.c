@@ -5,6 +5,7 @@
 #include "tests/cmocka.h"
 #include "tests/scratch.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,8 +13,8 @@
 #include <unistd.h>
 
 enum {
-    CALL_MS = 20000,
-    WAIT_MS = 60000,
+    CALL_MS = 60000,
+    WAIT_MS = 180000,
     KEEP_MAX = 4 * 1024 * 1024, /* Of each stream. */
 };
 
@@ -104,6 +105,16 @@ void bench_close(struct bench *bench)
     loop_free(bench->loop);
     cancel_done(&bench->never);
     scratch_remove(bench->dir);
+}
+
+int bench_own_mounts(void)
+{
+    return unshare(CLONE_NEWNS) == 0 &&
+                   system("mount --make-rprivate / && "
+                          "umount --all --lazy --types fuse.sessionfs && "
+                          "mount --make-rshared /") == 0
+               ? 0
+               : -1;
 }
 
 /* ---- Sandboxes ---- */
@@ -328,6 +339,37 @@ int bench_sh(struct bench *bench, struct bench_box *box, const char *script,
     }
     bench_run_done(&run);
     return result.end == COMMAND_KILLED ? 128 + result.signal : result.code;
+}
+
+void bench_compute(struct bench *bench, struct bench_box *box)
+{
+    char script[128];
+
+    (void)snprintf(script, sizeof(script),
+                   "perl -e '1 while 1; # nothing.%d' >/dev/null 2>&1 &",
+                   (int)getpid());
+    assert_int_equal(bench_sh(bench, box, script, ""), 0);
+}
+
+bool bench_is_idle(void)
+{
+    char script[256];
+
+    (void)snprintf(script, sizeof(script),
+                   "p=$(pgrep -f '[n]othing.%d') && "
+                   "a=$(cut -d' ' -f14,15 /proc/$p/stat) && sleep 0.4 && "
+                   "[ \"$a\" = \"$(cut -d' ' -f14,15 /proc/$p/stat)\" ]",
+                   (int)getpid());
+    return system(script) == 0;
+}
+
+void bench_computes(void)
+{
+    int64_t deadline = clock_deadline(CALL_MS);
+
+    while (bench_is_idle()) {
+        assert_true(clock_ms() < deadline);
+    }
 }
 
 bool bench_has_shell(struct bench *bench, struct bench_box *box)

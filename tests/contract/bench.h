@@ -104,6 +104,14 @@ void bench_open_again(struct bench *bench);
 /** @param bench closed; its directory is removed */
 void bench_close(struct bench *bench);
 
+/**
+ * Goes to a mount namespace of its own, so that tests that mount beside us are
+ * not seen, and theirs end when they unmount them.
+ *
+ * @return 0 or -1
+ */
+int bench_own_mounts(void);
+
 /** @param bench an open one @param box made, with a running sandbox */
 void bench_create(struct bench *bench, struct bench_box *box);
 /** @param bench an open one @param box made, with no sandbox yet */
@@ -152,6 +160,14 @@ const char *bench_text(struct bench_run *run, enum command_stream stream);
  */
 int bench_sh(struct bench *bench, struct bench_box *box, const char *script,
              const char *expect);
+
+/** Leaves a process that computes. @param bench an open one @param box a
+ *  running sandbox */
+void bench_compute(struct bench *bench, struct bench_box *box);
+/** @return whether it has used no time for a while, as the host sees it */
+bool bench_is_idle(void);
+/** Demands that it soon uses time: others may have the processors. */
+void bench_computes(void);
 
 /* A provider with a sandbox that runs, for a group of tests. */
 struct bench_room {

@@ -151,7 +151,7 @@ static void one_that_nobody_wants_is_killed(void **state)
     assert_int_equal(adopt(bench, &box, n, NULL, 0), 0);
     assert_int_equal(
         bench_sh(bench, &box,
-                 "for i in $(seq 100); do kill -0 $(cat pid) 2>/dev/null || "
+                 "for i in $(seq 500); do kill -0 $(cat pid) 2>/dev/null || "
                  "exit 3; sleep 0.02; done",
                  ""),
         3);
@@ -204,7 +204,7 @@ static void one_that_was_killed_after_its_time_met_it(void **state)
         leave_and_reopen(bench, &kept);
         bench_closed(&before);
         bench_run_done(&before);
-        assert_int_equal(usleep(600 * 1000), 0);
+        assert_int_equal(usleep(1200 * 1000), 0);
         bench_run_init(&run);
         assert_int_equal(
             adopt(bench, &box, n, &run, late ? clock_wall_us() : deadline_us),

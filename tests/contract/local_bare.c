@@ -6,7 +6,6 @@
 #include "tests/contract/bench.h"
 
 #include <poll.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,17 +21,18 @@ enum {
 #define CONFIG                                                                 \
     "{\"pids\": 40, \"file_size_bytes\": 4194304, \"open_files\": 64}"
 
-/* Whether a process that is named so has used no time for a while. */
-static bool is_idle(const char *name)
+/* A process of this name, and of our number behind it, soon is or is not. */
+static void comes_to_be(const char *name, bool is)
 {
-    char script[512];
+    int64_t deadline = clock_deadline(SOON_MS);
+    char script[128];
 
-    (void)snprintf(script, sizeof(script),
-                   "p=$(pgrep -f '[n]%s') && a=$(cut -d' ' -f14,15 "
-                   "/proc/$p/stat) && sleep 0.2 && "
-                   "[ \"$a\" = \"$(cut -d' ' -f14,15 /proc/$p/stat)\" ]",
-                   name + 1);
-    return system(script) == 0;
+    (void)snprintf(script, sizeof(script), "pgrep -f '[%c]%s.%d' >/dev/null",
+                   name[0], name + 1, (int)getpid());
+    while ((system(script) == 0) != is) {
+        assert_true(clock_ms() < deadline);
+        (void)poll(NULL, 0, LOOK_MS);
+    }
 }
 
 static void it_is_told_which_limits_hold(void **state)
@@ -79,7 +79,8 @@ static void forks_end_at_their_number(void **state)
     (void)bench_script(&room->bench, &room->box,
                        "perl -e 'for (1..400) { $p = fork; last if !defined $p;"
                        " if (!$p) { close STDOUT; close STDERR; sleep 4321; "
-                       "exit } $n++ } print $n'",
+                       "exit } push @all, $p } print scalar @all; "
+                       "kill KILL => @all'",
                        &run);
     assert_int_equal(bench_exited(&run).end, COMMAND_EXITED);
     assert_in_range(atoi(bench_text(&run, COMMAND_STDOUT)), 1, 40);
@@ -91,24 +92,26 @@ static void forks_end_at_their_number(void **state)
 
 static void a_timeout_ends_who_left_the_session(void **state)
 {
-    static const char script[] =
-        "(setsid sh -c 'trap \"\" TERM; echo ready; sleep 4329; sleep 4329' &);"
-        " sleep 4329";
-    const struct command command = {.n = bench_next(),
-                                    .shell = script,
-                                    .shell_size = sizeof(script) - 1,
-                                    .timeout_ms = 300};
+    struct command command = {.n = bench_next(), .timeout_ms = 1000};
+    char script[256];
     struct bench_room *room = *state;
     struct bench_run run;
     int64_t begin = clock_ms();
 
+    (void)snprintf(script, sizeof(script),
+                   "n=4329.%d; (setsid sh -c \"trap '' TERM; echo ready; "
+                   "sleep $n; sleep $n\" &); sleep $n",
+                   (int)getpid());
+    command.shell = script;
+    command.shell_size = strlen(script);
     bench_run_init(&run);
     bench_start(&room->bench, &room->box, &command, &run);
     assert_int_equal(bench_exited(&run).end, COMMAND_TIMEOUT);
-    assert_true(clock_ms() - begin < 300 + ENDS_MS + SOON_MS / 5);
+    assert_true(clock_ms() - begin < 1000 + ENDS_MS * 3);
     bench_closed(&run);
+    assert_string_equal(bench_text(&run, COMMAND_STDOUT), "ready\n");
     bench_run_done(&run);
-    assert_int_not_equal(system("pgrep -f '[s]leep 4329' >/dev/null"), 0);
+    comes_to_be("sleep 4329", false);
 }
 
 static void who_is_paused_computes_nothing(void **state)
@@ -118,20 +121,16 @@ static void who_is_paused_computes_nothing(void **state)
                             .cancel = &room->bench.never};
     struct err err = ERR_INIT;
 
-    assert_int_equal(bench_sh(&room->bench, &room->box,
-                              "perl -e '1 while 1; # nothing4329' "
-                              ">/dev/null 2>&1 &",
-                              ""),
-                     0);
-    assert_false(is_idle("nothing4329"));
+    bench_compute(&room->bench, &room->box);
+    bench_computes();
     assert_int_equal(
         provider_pause(room->bench.provider, &room->box.sandbox, &limits, &err),
         0);
-    assert_true(is_idle("nothing4329"));
+    assert_true(bench_is_idle());
     assert_int_equal(provider_resume(room->bench.provider, &room->box.sandbox,
                                      &limits, &err),
                      0);
-    assert_false(is_idle("nothing4329"));
+    bench_computes();
     assert_int_equal(bench_sh(&room->bench, &room->box, "echo on", "on\n"), 0);
 }
 
@@ -139,18 +138,15 @@ static void the_end_of_a_sandbox_leaves_nothing(void **state)
 {
     struct bench_room *room = *state;
     struct bench_box box;
-    int64_t deadline = clock_deadline(SOON_MS);
+    char script[64];
 
     bench_create(&room->bench, &box);
-    assert_int_equal(
-        bench_sh(&room->bench, &box, "setsid sleep 4328 >/dev/null 2>&1 &", ""),
-        0);
-    assert_int_equal(system("pgrep -f '[s]leep 4328' >/dev/null"), 0);
+    (void)snprintf(script, sizeof(script),
+                   "setsid sleep 4328.%d >/dev/null 2>&1 &", (int)getpid());
+    assert_int_equal(bench_sh(&room->bench, &box, script, ""), 0);
+    comes_to_be("sleep 4328", true);
     bench_destroy(&room->bench, &box);
-    while (system("pgrep -f '[s]leep 4328' >/dev/null") == 0) {
-        assert_true(clock_ms() < deadline);
-        (void)poll(NULL, 0, LOOK_MS);
-    }
+    comes_to_be("sleep 4328", false);
 }
 
 /* ---- The machine ---- */
@@ -185,7 +181,7 @@ static void each_sandbox_sees_the_machine_as_it_is_then(void **state)
 /* In a mount namespace of its own, with a copy of /etc that can be changed. */
 static int enter_own_mounts(void)
 {
-    return unshare(CLONE_NEWNS) < 0 ||
+    return bench_own_mounts() < 0 ||
            system("mount --make-rprivate / && mount -t tmpfs none /mnt && "
                   "cp -a /etc /mnt/etc && mount --bind /mnt/etc /etc") != 0;
 }

@@ -25,7 +25,7 @@ enum {
     FEW_FILES = 84, /* For some of what BOXES need held, not for all. */
     MANY = 120,     /* Commands that fill a keeper's socket. */
     SHORT_S = 1,
-    SOON_MS = 1000
+    SOON_MS = 4000
 };
 
 static void leave(struct bench *bench)

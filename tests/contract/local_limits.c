@@ -458,6 +458,42 @@ static int64_t best_exec_us(struct room *room)
     return best;
 }
 
+static int64_t best_beside(struct room *room, const char *hog)
+{
+    const struct command command = {.n = bench_next(),
+                                    .shell = hog,
+                                    .shell_size = strlen(hog),
+                                    .timeout_ms = 400};
+    struct bench_run run;
+    int64_t best;
+
+    bench_run_init(&run);
+    bench_start(&room->bench, &room->hog, &command, &run);
+    (void)usleep(100000);
+    best = best_exec_us(room);
+    bench_closed(&run);
+    bench_run_done(&run);
+    return best;
+}
+
+/* Held against what it is before and after that. Another program may have been
+ * in the way: some tries. */
+static void answers_beside(struct room *room, const char *hog)
+{
+    int64_t beside = INT64_MAX;
+    int64_t alone = 0;
+
+    for (int i = 0; i < 5 && beside > 3 * alone + 2000; i++) {
+        int64_t after;
+
+        alone = best_exec_us(room);
+        beside = best_beside(room, hog);
+        after = best_exec_us(room);
+        alone = after > alone ? after : alone;
+    }
+    assert_in_range(beside, 0, 3 * alone + 2000);
+}
+
 static void the_others_answer_beside_each_hog(void **state)
 {
     static const char *const hogs[] = {
@@ -467,22 +503,9 @@ static void the_others_answer_beside_each_hog(void **state)
         "perl -e '$SIG{TERM} = q(IGNORE); fork while 1'",
         "exec yes",
     };
-    struct room *room = *state;
-    int64_t alone = best_exec_us(room);
 
     for (size_t i = 0; i < ARRAY_SIZE(hogs); i++) {
-        const struct command command = {.n = bench_next(),
-                                        .shell = hogs[i],
-                                        .shell_size = strlen(hogs[i]),
-                                        .timeout_ms = 400};
-        struct bench_run run;
-
-        bench_run_init(&run);
-        bench_start(&room->bench, &room->hog, &command, &run);
-        (void)usleep(100000);
-        assert_in_range(best_exec_us(room), 0, 3 * alone + 2000);
-        bench_closed(&run);
-        bench_run_done(&run);
+        answers_beside(*state, hogs[i]);
     }
 }
 
@@ -502,15 +525,6 @@ static void who_computes_has_its_share(void **state)
     bench_run_done(&run);
 }
 
-/* Whether a process that is named so has used no time for a while, as the host
- * sees it. */
-static bool is_idle(void)
-{
-    return system("p=$(pgrep -f '[n]othing4242') && "
-                  "a=$(cut -d' ' -f14,15 /proc/$p/stat) && sleep 0.4 && "
-                  "[ \"$a\" = \"$(cut -d' ' -f14,15 /proc/$p/stat)\" ]") == 0;
-}
-
 static void who_is_paused_computes_nothing(void **state)
 {
     struct room *room = *state;
@@ -518,20 +532,16 @@ static void who_is_paused_computes_nothing(void **state)
                             .cancel = &room->bench.never};
     struct err err = ERR_INIT;
 
-    assert_int_equal(bench_sh(&room->bench, &room->hog,
-                              "perl -e '1 while 1; # nothing4242' "
-                              ">/dev/null 2>&1 &",
-                              ""),
-                     0);
-    assert_false(is_idle());
+    bench_compute(&room->bench, &room->hog);
+    bench_computes();
     assert_int_equal(
         provider_pause(room->bench.provider, &room->hog.sandbox, &limits, &err),
         0);
-    assert_true(is_idle());
+    assert_true(bench_is_idle());
     assert_int_equal(provider_resume(room->bench.provider, &room->hog.sandbox,
                                      &limits, &err),
                      0);
-    assert_false(is_idle());
+    bench_computes();
 }
 
 #define IN_ROOM(test)                                                          \

@@ -35,6 +35,10 @@ int main(int argc, char **argv)
     if (argc > 1) {
         cmocka_set_test_filter(argv[1]);
     }
+    if (bench_own_mounts() < 0) {
+        (void)fprintf(stderr, "cannot have mounts of its own\n");
+        return 1;
+    }
     /* As a daemon that keeps its state to itself. */
     (void)umask(077);
     bench_use("local");

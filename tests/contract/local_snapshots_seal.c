@@ -271,7 +271,11 @@ static void what_holds_the_workspace_keeps_it(void **state)
            ""),
         0);
     assert_false(take(&model, 1).moved);
-    assert_int_equal(sh(&model, "kill $(cat /tmp/pid); sleep 0.2", ""), 0);
+    assert_int_equal(sh(&model,
+                        "p=$(cat /tmp/pid); kill $p; while kill -0 $p "
+                        "2>/dev/null; do sleep 0.05; done",
+                        ""),
+                     0);
     model_still = false; /* Something is open. */
     assert_false(model_take_only(&model, 2, NULL).moved);
     model_still = true;

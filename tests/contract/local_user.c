@@ -102,12 +102,14 @@ static void no_command_changes_the_script_of_another(void **state)
     struct bench_run run;
 
     (void)bench_script(&room->bench, &room->box,
-                       "echo ready; sleep 1; echo end", &run);
+                       "echo ready; until [ -e go ]; do sleep 0.05; done; "
+                       "echo end",
+                       &run);
     bench_says(&run, "ready\n");
     assert_int_equal(sh(state,
                         "for s in /run/exec/*; do chmod 777 $s; "
                         "echo 'echo changed' >$s; rm $s; done; ls /run/exec | "
-                        "wc -l",
+                        "wc -l; touch go",
                         "2\n"),
                      0);
     bench_closed(&run);

@@ -148,6 +148,20 @@ static void commands_that_hang_are_given_up(void **state)
     zoo_works(room);
 }
 
+static void cancel_with(struct bench_room *room, const char *beast)
+{
+    struct bench_run run;
+
+    (void)bench_script(&room->bench, &room->box, "echo go; sleep 4321", &run);
+    bench_says(&run, "go\n");
+    zoo_arm(&(struct zoo_row){.beast = beast, .method = "spawn"});
+    cancel_fire(&run.cancel);
+    bench_closed(&run);
+    assert_int_equal(run.result.end, COMMAND_CANCELED);
+    assert_int_equal(run.result.why.code, 0);
+    bench_run_done(&run);
+}
+
 /* A program without spawn, or whose spawn fails, ends commands all the same. */
 static void a_command_ends_without_spawn(void **state)
 {
@@ -155,18 +169,13 @@ static void a_command_ends_without_spawn(void **state)
     struct bench_room *room = *state;
 
     for (size_t i = 0; i < ARRAY_SIZE(beasts); i++) {
-        struct bench_run run;
+        int tries = 0;
 
-        (void)bench_script(&room->bench, &room->box, "echo go; sleep 4321",
-                           &run);
-        bench_says(&run, "go\n");
-        zoo_arm(&(struct zoo_row){.beast = beasts[i], .method = "spawn"});
-        cancel_fire(&run.cancel);
-        bench_closed(&run);
+        /* Again where the program was too late to be asked. */
+        do {
+            cancel_with(room, beasts[i]);
+        } while (zoo_is_armed() && ++tries < 5);
         assert_false(zoo_is_armed());
-        assert_int_equal(run.result.end, COMMAND_CANCELED);
-        assert_int_equal(run.result.why.code, 0);
-        bench_run_done(&run);
     }
 }
 

@@ -30,10 +30,17 @@ static struct child begin(const char *script)
     return child;
 }
 
-/* The session's command n says so. */
-static void await_begun(int n)
+/* The session's command n has said something, */
+static void await_output(int n)
 {
     eventually(access(in("execs/%d/output", n), F_OK) == 0);
+    eventually(text_of(in("execs/%d/output", n))[0] != '\0');
+}
+
+/* or so. */
+static void await_begun(int n)
+{
+    await_output(n);
     eventually_text(in("execs/%d/output", n), "begun\n");
 }
 
@@ -70,7 +77,7 @@ static void a_command_goes_on_under_the_next_daemon(void **state)
     (void)state;
     child = begin("i=0; while [ $i -lt 2000 ]; do i=$((i+1)); echo $i; "
                   "[ $((i % 20)) -ne 0 ] || sleep 0.01; done; exit 7\n");
-    eventually(access(in("execs/1"), F_OK) == 0);
+    await_output(1);
     nap(200);
     die(&child);
     nap(200);
@@ -105,14 +112,13 @@ static void more_than_a_pipe_holds_is_not_lost(void **state)
     struct child child;
 
     (void)state;
-    child = begin("sleep 0.2; seq 200000; seq 100 >&2\n");
-    eventually(access(in("execs/1"), F_OK) == 0);
-    nap(100);
+    child = begin("echo begun; sleep 0.3; seq 200000; seq 100 >&2\n");
+    await_output(1);
     die(&child);
     nap(400);
     mnt_start();
     expect_text(in("execs/1/wait"), "0\n");
-    expect_lines("execs/1/stdout", 200000);
+    expect_shell("tail -n +2 execs/1/stdout | cmp - <(seq 200000)", "");
     expect_lines("execs/1/stderr", 100);
 }
 
@@ -132,13 +138,12 @@ static void what_was_left_behind_lives_on(void **state)
     expect_text(in("workspace/pid"), pid);
     expect_shell("echo 'kill -0 $(cat pid) && echo alive' > exec; cat exec",
                  "alive\n");
-    expect_shell("a=$(wc -l < execs/1/output); sleep 0.4; "
-                 "b=$(wc -l < execs/1/output); [ $b -gt $a ] && echo more; "
-                 "grep -c processes_lost events; true",
-                 "more\n0\n");
-    expect_shell("echo 'kill $(cat pid); wait' > exec; sleep 0.1; "
-                 "echo 'kill -0 $(cat pid) 2>/dev/null || echo dead' > exec; "
-                 "cat exec",
+    expect_shell("a=$(wc -l < execs/1/output); "
+                 "until [ $(wc -l < execs/1/output) -gt $a ]; do sleep 0.05; "
+                 "done; grep -c processes_lost events; true",
+                 "0\n");
+    expect_shell("echo 'kill $(cat pid); while kill -0 $(cat pid); do "
+                 "sleep 0.05; done 2>/dev/null; echo dead' > exec; cat exec",
                  "dead\n");
 }
 
@@ -159,24 +164,24 @@ static void a_paused_sandbox_stays_so(void **state)
 static void commands_of_two_sessions_go_on(void **state)
 {
     static const char script[] =
-        "i=0; while [ $i -lt 60 ]; do i=$((i+1)); echo $i; sleep 0.01; done";
+        "i=0; while [ $i -lt 150 ]; do i=$((i+1)); echo $i; sleep 0.01; done";
     char words[512];
     struct child child;
 
     (void)state;
     (void)snprintf(words, sizeof(words),
-                   "mkdir ../two; (echo '%s' > "
-                   "../two/exec) 2>/dev/null & sleep 0.2",
+                   "mkdir ../two; (echo '%s' > ../two/exec) >/dev/null 2>&1 & "
+                   "until [ -s ../two/execs/1/output ]; do sleep 0.01; done",
                    script);
     expect_shell(words, "");
     child = begin(script);
-    nap(100);
+    await_output(1);
     die(&child);
     mnt_start();
     expect_text(in("execs/1/wait"), "0\n");
-    expect_lines("execs/1/stdout", 60);
+    expect_lines("execs/1/stdout", 150);
     expect_shell("cat ../two/execs/1/wait", "0\n");
-    expect_lines("../two/execs/1/stdout", 60);
+    expect_lines("../two/execs/1/stdout", 150);
     expect_shell("cat execs/1/status ../two/execs/1/status",
                  "exited\nexited\n");
 }
@@ -212,7 +217,7 @@ static void one_that_was_cancelled_ends_all_the_same(void **state)
     die(NULL);
     mnt_start();
     eventually_text(in("execs/1/status"), "killed\n");
-    assert_false(process_exists("sleep 1240."));
+    eventually(!process_exists("sleep 1240."));
     expect_text(in("execs/1/output"), "begun\n");
     expect_text(in("status"), "running\n");
 }
@@ -239,8 +244,7 @@ static void a_crash_in_the_midst_of_adoption(void **state)
     (void)state;
     child = begin("i=0; while [ $i -lt 400 ]; do i=$((i+1)); echo $i; "
                   "sleep 0.005; done; exit 3\n");
-    eventually(access(in("execs/1"), F_OK) == 0);
-    eventually(text_of(in("execs/1/stdout"))[0] != '\0');
+    await_output(1);
     die(&child);
     for (int i = 0; i < 5; i++) {
         mnt_start();
@@ -260,8 +264,7 @@ static void ten_rounds_of_kills(void **state)
     child = begin("i=0; while [ $i -lt 3000 ]; do i=$((i+1)); echo $i; "
                   "[ $((i % 10)) -ne 0 ] || { echo $((i / 10)) >&2; "
                   "sleep 0.01; }; done; exit 4\n");
-    eventually(access(in("execs/1"), F_OK) == 0);
-    eventually(text_of(in("execs/1/stdout"))[0] != '\0');
+    await_output(1);
     die(&child);
     srand((unsigned)getpid());
     for (int i = 0; i < ROUNDS; i++) {
@@ -340,14 +343,14 @@ static void a_clean_end_that_keeps_leaves_them(void **state)
     expect_ok(mnt_unmount(0));
     (void)waitpid(mnt.pid, NULL, 0);
     mnt.pid = 0;
-    assert_true(process_exists("sleep 1236.5"));
+    eventually(process_exists("sleep 1236.5"));
     mnt.options = NULL;
     mnt_start();
     expect_text(in("status"), "running\n");
     expect_shell("echo 'kill -0 $(cat pid) && echo alive' > exec; cat exec",
                  "alive\n");
     mnt_stop(); /* Which pauses, as that is asked for now, and ends them. */
-    assert_false(process_exists("sleep 1236.5"));
+    eventually(!process_exists("sleep 1236.5"));
     mnt_start();
     expect_text(in("status"), "paused\n");
 }

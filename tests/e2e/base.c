@@ -168,7 +168,7 @@ static void it_waits_no_longer_than_it_must(void **state)
                       "timeout -s INT 0.3 cat workspace/f; echo $?; "
                       "until echo KILL >execs/1/signal; do sleep 0.05; done "
                       "2>/dev/null; "
-                      "fresh 'sleep 0.3; exit 3'; cat workspace/f 2>&1; "
+                      "fresh 'sleep 1.5; exit 3'; cat workspace/f 2>&1; "
                       "cat workspace/f; "
                       "cd $here; ls workspace; cat status",
                 "1\nworkspace\nstarting\n124\n"

@@ -7,13 +7,9 @@ set -u
 # shellcheck source=tests/e2e/common.sh
 . "${0%/*}/common.sh"
 need_fuse
-if [ $# -eq 1 ]; then
-    dir=$(mktemp -d /var/tmp/check.XXXXXX) || exit 1
-    unshare -m "$0" "$1" "$dir"
-    rc=$?
-    rm -rf --one-file-system "$dir"
-    exit "$rc"
-fi
+# shellcheck disable=SC2034  # alone takes it
+scratch=/var/tmp
+alone 1 "$@"
 
 program=$1
 lists=$2

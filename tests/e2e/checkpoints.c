@@ -35,11 +35,15 @@ static const struct script looked_at[] = {
      "A\th\nA\tg\nA\tg\nA\th\n"
      "checkpoints/1:\nf\n\ncheckpoints/3:\nf\ng\nh\n"},
     {"what is written is taken when it has been quiet for two seconds",
-     "in_write f one; echo two > workspace/g; sleep 1.5; echo 3 > workspace/g\n"
-     "sleep 1; ls checkpoints\n"
-     "for i in 1 2 3 4 5 6 7 8 9; do sleep 0.5; [ -d checkpoints/2 ] && break\n"
-     "done; cat checkpoints/2/g\n" LOG,
-     "1\n3\n1 exec:1 1\n2 write 1\n"},
+     "in_write f one; echo two > workspace/g; sleep 1.5; t=$(date +%s%N)\n"
+     "echo 3 > workspace/g\n"
+     /* One more where somebody had the processor for half a second. */
+     "until [ \"$(cat $(ls -dv checkpoints/* | tail -n 1)/g)\" = 3 ]; do\n"
+     "sleep 0.1; done 2>/dev/null; cut -d' ' -f3,4 checkpoints.log | uniq\n"
+     "c=$(date -d $(tail -n 1 checkpoints.log | cut -d' ' -f2) +%s%N)\n"
+     "[ $((c - t)) -ge 2000000000 ] && [ $((c - t)) -lt 10000000000 ] && "
+     "echo quiet\n",
+     "exec:1 1\nwrite 1\nquiet\n"},
     {"a config can say that nothing is gathered",
      "echo absent > status\n"
      "sed -i 's/\"gathered\"/\"never\"/' config.json 2>/dev/null ||\n"

@@ -99,7 +99,8 @@ static void a_fork_and_a_drop_of_a_checkpoint_wait_for_no_command(void **state)
     (void)state;
     put_ok(in("exec"), "write f one");
     put_ok(in("exec"), "write f two");
-    expect_shell("echo 'sleep 3000' > exec & sleep 0.5\n"
+    expect_shell("echo 'sleep 3000' > exec &\n"
+                 "until grep -qs running execs/3/status; do sleep 0.01; done\n"
                  "F=${PWD##*/}-f; echo $F 1 > fork; cat ../$F/workspace/f\n"
                  "echo 'drop 1' > checkpoints.log; ls checkpoints\n"
                  "cat execs/3/status; wait; cat execs/3/wait execs/3/status\n"

@@ -1,6 +1,26 @@
 #!/bin/sh
 # What the scripts here share; to be sourced.
 script=$(basename "$0" .sh)
+failed=0
+
+# fail WORDS: goes on with the script; $test says where it is, if anything.
+fail()
+{
+    echo "$script: ${test:+$test: }$1"
+    failed=1
+}
+
+finish()
+{
+    exit "$failed"
+}
+
+# wait_end STATE: whoever unmounts goes on before the daemon has ended.
+wait_end()
+{
+    [ ! -e "$1/lock" ] || timeout 30 flock "$1/lock" true ||
+        fail 'the daemon does not end'
+}
 
 # At home a reason not to run; where everything was asked for, a failure.
 need_fuse()
@@ -12,13 +32,19 @@ need_fuse()
 }
 
 # alone COUNT ARGUMENT...: goes on with these COUNT arguments in a mount
-# namespace of its own, and with one more: a scratch directory.
+# namespace of its own, and with one more: a scratch directory, in /tmp if not
+# in $scratch.
 alone()
 {
     count=$1
     shift
-    [ $# -eq "$count" ] || return 0
-    dir=$(mktemp -d "/tmp/$script.XXXXXX") || exit 1
+    if [ $# -ne "$count" ]; then
+        # Copies of other tests' mounts would keep them alive beyond their
+        # umount.
+        umount --all --lazy --types fuse.sessionfs || exit 1
+        return
+    fi
+    dir=$(mktemp -d "${scratch:-/tmp}/$script.XXXXXX") || exit 1
     unshare -m "$0" "$@" "$dir"
     rc=$?
     rm -rf --one-file-system "$dir"

@@ -134,7 +134,7 @@ static void an_interrupted_write_is_eintr_and_the_work_goes_on(void **state)
     struct child child;
 
     (void)state;
-    mnt_fault(mnt.id, "create", "delay 1500");
+    mnt_fault(mnt.id, "create", "stuck");
     child = child_start(child_write_running_interrupted, NULL);
     child_await(&child);
     eventually(shows("starting\n"));
@@ -142,8 +142,8 @@ static void an_interrupted_write_is_eintr_and_the_work_goes_on(void **state)
     assert_int_equal(kill(child.pid, SIGINT), 0);
     assert_int_equal(child_end(&child, 1000), EINTR);
     expect_text(in("status"), "starting\n");
-    eventually(shows("running\n"));
     mnt_fault(mnt.id, "create", NULL);
+    eventually(shows("running\n"));
 }
 
 static void two_writes_at_once_make_one_sandbox(void **state)
@@ -168,7 +168,7 @@ static void absent_while_it_starts_ends_absent(void **state)
     struct child child;
 
     (void)state;
-    mnt_fault(mnt.id, "create", "delay 500");
+    mnt_fault(mnt.id, "create", "delay 1500");
     child = child_start(child_write_running, NULL);
     child_await(&child);
     eventually(shows("starting\n"));

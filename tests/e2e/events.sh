@@ -10,24 +10,17 @@ program=$1
 dir=$(mktemp -d /tmp/events.XXXXXX) || exit 1
 mnt=$dir/mnt
 demo=$mnt/sessions/demo
-failed=0
 mkdir "$mnt"
 clean()
 {
     # shellcheck disable=SC2046  # words
     kill $(jobs -p) 2>/dev/null
     umount -l "$mnt" 2>/dev/null
-    timeout 30 flock "$dir/state/lock" true
+    wait_end "$dir/state"
     rm -rf --one-file-system "$dir"
 }
 trap clean EXIT
 trap 'exit 1' HUP INT TERM
-
-fail()
-{
-    echo "events: $1"
-    failed=1
-}
 
 # Without shells of the sandbox: a command that fails to start has events, too.
 make_events()
@@ -84,7 +77,10 @@ command -v python3 >/dev/null && coproc python3 "$dir/reader.py" \
 inode=$(stat -c %i "$demo/events")
 for _ in $(seq 30); do
     make_events 3
-    sleep 0.1 # tail looks meanwhile.
+    # Who looks too seldom is not to be told of what has gone.
+    timeout 20 sh -c "until grep -q '\"seq\":$(last),' '$dir/tail-f' &&
+        grep -q '\"seq\":$(last),' '$dir/tail-F'; do sleep 0.02; done" ||
+        fail 'tail does not follow'
     cat <&3 >>"$dir/held"
     if [ -n "${COPROC_PID:-}" ]; then
         echo read >&"${COPROC[1]}"
@@ -149,10 +145,10 @@ exec 3<&- 4<&-
 kill %1 %2
 wait %1 %2 2>/dev/null
 umount "$mnt" || fail 'umount failed'
-timeout 30 flock "$dir/state/lock" true || fail 'the daemon does not end'
+wait_end "$dir/state"
 "$program" -o "state=$dir/state,provider=mem,events_keep=40" "$mnt" || exit 1
 echo running >"$demo/status"
 end=$(last)
 cp "$demo/events" "$dir/copy"
 check_steady "$dir/copy" 'after a restart'
-exit $failed
+finish

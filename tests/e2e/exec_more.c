@@ -25,16 +25,16 @@
 
 static const struct script background[] = {
     {"the queue goes on beside it",
-     BG "t=$(ms); bg \"$NAP$NAP\"; cat execs/1/status\n"
+     BG "bg \"$NAP$NAP$NAP\"; cat execs/1/status\n"
         "echo 'echo hi' > exec; cat exec; cat execs/2/status execs/1/status\n"
-        "echo $(($(ms) - t < 1200)); cat execs/1/wait; cat execs/1/status\n",
-     "1\nrunning\nhi\nexited\nrunning\n1\n0\nexited\n"},
+        "cat execs/1/wait; cat execs/1/status\n",
+     "1\nrunning\nhi\nexited\nrunning\n0\nexited\n"},
     {"several at once, and a fresh handle's answer",
-     BG "t=$(ms); bg \"echo a\n$NAP\"; bg \"echo b\n$NAP\"; cat exec.json | "
-        "grep -c '\"status\":\"running\"'\n"
-        "cat execs/1/wait execs/2/wait; echo $(($(ms) - t < 1600))\n"
+     BG "bg \"echo a\n$NAP$NAP$NAP\"; bg \"echo b\n$NAP$NAP$NAP\"\n"
+        "cat exec.json | grep -c '\"status\":\"running\"'; cat execs/1/status\n"
+        "cat execs/1/wait execs/2/wait\n"
         "cat execs/?/output; grep -c '\"stdout\":\"b\\\\n\"' exec.json",
-     "1\n2\n1\n0\n0\n1\na\nb\n1\n"},
+     "1\n2\n1\nrunning\n0\n0\na\nb\n1\n"},
     {"it is recorded as others are",
      BG "bg 'echo out'; cat execs/1/wait; cat execs/1/command; echo\n"
         "cat execs/1/stdout execs/1/exit_code execs/last/status\n"
@@ -52,11 +52,11 @@ static const struct script background[] = {
 
 static const struct script pauses[] = {
     {"a pause and a deletion are refused while it runs",
-     BG "bg \"$NAP\"\n"
+     BG "bg \"$NAP$NAP$NAP$NAP$NAP\"\n"
         "for w in paused absent; do bash -c \"echo $w > status\" 2>&1 | "
-        "grep -o busy; done\n"
+        "grep -o busy; done; echo KILL > execs/1/signal\n"
         "cat execs/1/wait; echo paused > status; cat status",
-     "1\nbusy\nbusy\n0\npaused\n"},
+     "1\nbusy\nbusy\n137\npaused\n"},
 };
 
 static const struct script signals[] = {
@@ -67,12 +67,14 @@ static const struct script signals[] = {
         "cat execs/1/status; grep -c '\"event\":\"exec.signal\"' events\n",
      "143\n143\n143\n137\n137\n137\n130\n129\nkilled\n8\n"},
     {"words that are no signal",
-     BG "bg \"$NAP\" > /dev/null; for s in 0 65 -9 9x SIG SIGSIG BOGUS '9 9'; "
+     BG "bg \"$NAP$NAP$NAP$NAP$NAP\" > /dev/null\n"
+        "for s in 0 65 -9 9x SIG SIGSIG BOGUS '9 9'; "
         "do bash -c \"printf %s '$s' > execs/1/signal\" 2>&1 | "
-        "grep -o 'Invalid argument'; done; cat execs/1/wait",
+        "grep -o 'Invalid argument'; done\n"
+        "echo KILL > execs/1/signal; cat execs/1/wait",
      "Invalid argument\nInvalid argument\nInvalid argument\n"
      "Invalid argument\nInvalid argument\nInvalid argument\n"
-     "Invalid argument\nInvalid argument\n0\n"},
+     "Invalid argument\nInvalid argument\n137\n"},
     {"one that does not run any more",
      "echo true > exec; bash -c 'echo TERM > execs/1/signal' 2>&1 | "
      "grep -o 'No such process'; cat execs/1/signal",
@@ -104,7 +106,7 @@ static void a_timeout_takes_the_whole_tree_within_two_seconds(void **state)
         (void)snprintf(word, sizeof(word), "sleep 987%u", i + 1);
         (void)snprintf(text, sizeof(text),
                        "{\"argv\": [\"sh\", \"-c\", \"%s\"], "
-                       "\"timeout_ms\": 300}",
+                       "\"timeout_ms\": 1000}",
                        stubborn[i]);
         start = clock_ms();
         put_ok(in("exec.json"), text);
@@ -112,7 +114,7 @@ static void a_timeout_takes_the_whole_tree_within_two_seconds(void **state)
         if (process_exists(word)) {
             fail_msg("'%s' is left of: %s", word, stubborn[i]);
         }
-        assert_in_range(took, 300, 300 + 3 * 2000);
+        assert_in_range(took, 1000, 1000 + 3 * 2000);
         expect_text(in("execs/%u/status", i + 1), "timeout\n");
         expect_text(in("execs/%u/exit_code", i + 1), "124\n");
         expect_text(in("execs/%u/stdout", i + 1), "up\n");
@@ -125,20 +127,24 @@ static void an_interrupted_close_ends_all_that_it_waits_for(void **state)
     expect_shell("python3 -c 'import json, os, signal, sys, time\n"
                  "pid = os.fork()\n"
                  "if pid == 0:\n"
+                 "    signal.signal(signal.SIGINT, lambda *a: None)\n"
                  "    f = os.open(\"exec.json\", os.O_WRONLY)\n"
                  "    for i in range(3):\n"
                  "        os.write(f, json.dumps({\"command\": "
                  "os.environ[\"NAP\"] * 30})"
                  ".encode())\n"
-                 "    signal.signal(signal.SIGINT, lambda *a: None)\n"
                  "    try: os.close(f)\n"
                  "    except OSError as e: print(e.strerror, flush=True)\n"
                  "    os._exit(0)\n"
                  "while not os.path.exists(\"execs/3\"): time.sleep(0.01)\n"
                  "time.sleep(0.3)\n"
-                 "os.kill(pid, signal.SIGINT)\n"
-                 "t = time.monotonic()\n"
-                 "os.wait()\n"
+                 /* Once more where it came before the close. */
+                 "while os.waitpid(pid, os.WNOHANG)[0] == 0:\n"
+                 "    os.kill(pid, signal.SIGINT)\n"
+                 "    t = time.monotonic()\n"
+                 "    while time.monotonic() - t < 1 and os.waitid(os.P_PID,\n"
+                 "        pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None:\n"
+                 "        time.sleep(0.01)\n"
                  "print(time.monotonic() - t < 1)\n'\n"
                  "cat execs/?/wait execs/?/status",
                  "Interrupted system call\nTrue\n143\n"
@@ -149,7 +155,7 @@ static void the_newest_thousand_commands_stay(void **state)
 {
     (void)state;
     expect_shell(
-        BG "for i in $(seq 80); do n=$n$NAP; done; bg \"$n\"\n"
+        BG "for i in $(seq 300); do n=$n$NAP; done; bg \"$n\"\n"
            "python3 -c 'import os\n"
            "f = os.open(\"exec\", os.O_RDWR)\n"
            "for i in range(1010):\n"

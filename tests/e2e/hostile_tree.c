@@ -131,12 +131,13 @@ static const struct script trees[] = {
      "test $(($(date +%s) - time)) -lt 5 && echo soon\n" STILL_WELL,
      "soon\nwell\n"},
     {"what lives on in the workspace ends with the sandbox",
-     "cat > exec <<'END'\n"
-     "mkdir d; cd d; echo x > f; setsid sleep 4323 < f > g 2>&1 &\n"
+     "n=4323.$$; cat > exec <<END\n"
+     "mkdir d; cd d; echo x > f; setsid sleep $n < f > g 2>&1 &\n"
      "END\n"
-     "pgrep -xf 'sleep 4323' | wc -l; echo absent > status; cat status\n"
-     "pgrep -xf 'sleep 4323' | wc -l; ls -A workspace\n" STILL_WELL,
-     "1\nabsent\n0\nwell\n"},
+     "until pgrep -xf \"sleep $n\" > $T/pid; do sleep 0.01; done\n"
+     "echo absent > status; cat status\n"
+     "pgrep -xf \"sleep $n\" | wc -l; ls -A workspace\n" STILL_WELL,
+     "absent\n0\nwell\n"},
     {"a mapped file that becomes shorter hurts the reader alone",
      "echo 'head -c 1000000 /dev/zero > f' > exec\n"
      "{ python3 -c 'import mmap, os\n"

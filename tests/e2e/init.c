@@ -137,7 +137,7 @@ static void a_hanging_one_is_ended_by_a_signal(void **state)
     put_ok(in("execs/1/signal"), "KILL");
     assert_int_equal(child_end(&child, TOOLS_SOON_MS), EIO);
     expect_text(in("execs/1/status"), "killed\n");
-    assert_true(!process_exists("sleep 29.3"));
+    eventually(!process_exists("sleep 29.3"));
     expect_text(in("status"), "running\n");
     pause_where_there_is_one();
 }
@@ -154,7 +154,7 @@ static void the_end_of_the_mount_ends_a_hanging_one(void **state)
     mnt_start();
     expect_text(in("execs/1/status"), "killed\n");
     expect_shell("grep -c init.failed events", "1\n");
-    assert_true(!process_exists("sleep 29.3"));
+    eventually(!process_exists("sleep 29.3"));
 }
 
 static void a_daemon_that_dies_meanwhile_leaves_it_to_be_run_again(void **state)

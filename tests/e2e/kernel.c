@@ -48,11 +48,14 @@ static const struct script scripts[] = {
      "until [ -e long ]; do sleep 0.01; done\n"
      "END\n"
      "cd workspace; for i in 1 2 3; do\n"
-     "cat n > /dev/null; a=$(stat -c %s long); s=s$(($(date +%s) + 1))\n"
-     "test -e $s && echo early; sleep 1; t=$(date +%s%N); n=$(cat n)\n"
+     "cat n > /dev/null; a=$(stat -c %s long); s=$(($(date +%s) + 2))\n"
+     "test -e s$s && echo early; sleep 1; t=$(date +%s%N); n=$(cat n)\n"
      "test $((t - n)) -lt 1000000000 || echo old $((t - n))\n"
-     "test $(stat -c %s long) -gt $a || echo short; sleep 1\n"
-     "test -e $s || echo unseen; done; touch stop; sleep 1\n"
+     "test $(stat -c %s long) -gt $a || echo short\n"
+     /* It is made at the second's begin, or a moment later. */
+     "until test -e s$s; do test $(date +%s) -le $((s + 1)) || "
+     "{ echo unseen; break; }; sleep 0.05; done\n"
+     "done; touch stop; sleep 1\n"
      "echo in > in; cat in; echo 'echo sandbox > in' > ../exec; cat in\n",
      "in\nsandbox\n"},
     {"a file that a command writes meanwhile is read as it is",

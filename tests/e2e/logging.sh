@@ -15,7 +15,6 @@ dir=$2
 mnt=$dir/mnt
 demo=$mnt/sessions/demo
 servers=
-failed=0
 mkdir "$mnt"
 mount -t tmpfs none /run || exit 1
 mount -t tmpfs none /dev || exit 1
@@ -25,23 +24,12 @@ mknod -m 600 /dev/fuse c 10 229
 clean()
 {
     umount -l "$mnt" 2>/dev/null
-    wait_end
+    wait_end "$dir/state"
     # shellcheck disable=SC2086  # words
     kill $servers
 }
 trap clean EXIT
 trap 'exit 1' HUP INT TERM
-
-fail()
-{
-    echo "logging: $test: $1"
-    failed=1
-}
-
-wait_end()
-{
-    timeout 30 flock "$dir/state/lock" true || fail 'the daemon does not end'
-}
 
 # serve SOCKET FILE
 serve()
@@ -79,7 +67,7 @@ start()
 unmount()
 {
     umount "$mnt" || fail 'umount failed'
-    wait_end
+    wait_end "$dir/state"
 }
 
 # has FILE PATTERN: soon.
@@ -185,4 +173,4 @@ pid=$(cut -d ' ' -f 1 "$dir/state/lock")
 grep -qE '^Max core file size +1 ' "/proc/$pid/limits" ||
     fail "$(grep core "/proc/$pid/limits")"
 unmount
-exit $failed
+finish

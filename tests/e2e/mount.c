@@ -20,8 +20,8 @@
 #include <unistd.h>
 
 enum {
-    START_MS = 20000,
-    STOP_MS = 40000,
+    START_MS = 60000,
+    STOP_MS = 60000,
     SKIPPED = 77,
     PATHS = 16,
 };

@@ -20,7 +20,7 @@
 
 enum {
     MNT_PATH_SIZE = 512,
-    MNT_TEST_SECONDS = 120, /* The deadline of one test. */
+    MNT_TEST_SECONDS = 300, /* The deadline of one test. */
 };
 
 struct mnt {

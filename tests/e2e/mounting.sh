@@ -14,25 +14,12 @@ dir=$2
 mnt=$dir/mnt
 table=$dir/fstab
 state=state=$dir/state
-failed=0
 mkdir "$mnt"
 mount -t tmpfs none /usr/local/bin || exit 1
 ln -s "$program" /usr/local/bin/sessionfs || exit 1
 export PATH="/usr/local/bin:$PATH" # mount.fuse3 looks there as it is told.
-trap 'umount -l "$mnt" 2>/dev/null; wait_end' EXIT
+trap 'umount -l "$mnt" 2>/dev/null; wait_end "$dir/state"' EXIT
 trap 'exit 1' HUP INT TERM
-
-fail()
-{
-    echo "mounting: $test: $1"
-    failed=1
-}
-
-# Whoever unmounts goes on before the daemon has ended.
-wait_end()
-{
-    timeout 30 flock "$dir/state/lock" true || fail 'the daemon does not end'
-}
 
 is_mounted()
 {
@@ -60,7 +47,7 @@ unmount()
 {
     "$@" "$mnt" || fail "$1 failed"
     ! findmnt -n -M "$mnt" >/dev/null || fail "$1 did not unmount"
-    wait_end
+    wait_end "$dir/state"
 }
 
 # Refused with words that match PATTERN, and nothing is mounted.
@@ -117,7 +104,7 @@ echo 'ln -sf /etc/passwd out' >"$mnt/sessions/demo/exec"
 [ "$(readlink "$mnt/sessions/demo/workspace/out")" = /etc/passwd ] ||
     fail 'no raw links'
 umount "$mnt" || fail 'umount failed'
-timeout 30 flock "$dir/with/a,b/lock" true || fail 'the daemon does not end'
+wait_end "$dir/with/a,b"
 
 test='a file of options'
 printf '# ours\nstate=%s\ngid=4242\n' "$dir/with/a,b" >"$dir/conf"
@@ -126,7 +113,7 @@ works sessionfs rw allow_other
 [ "$(stat -c %a:%g "$mnt/sessions/demo/exec")" = 660:4242 ] || fail 'no gid'
 ! readlink "$mnt/sessions/demo/workspace/out" || fail 'a raw link'
 umount "$mnt" || fail 'umount failed'
-timeout 30 flock "$dir/with/a,b/lock" true || fail 'the daemon does not end'
+wait_end "$dir/with/a,b"
 echo colour=red >>"$dir/conf"
 refused "conf:4: unknown option 'colour'" "$program" --config "$dir/conf" "$mnt"
 chmod g+w "$dir/conf"
@@ -192,4 +179,4 @@ refused "unknown option '--bogus'" "$program" --bogus "$mnt"
 refused "unknown option '-x'" "$program" -fx "$mnt"
 refused 'is not registered' \
     mount -t fuse.sessionfs none "$mnt" -o "$state,provider=nobody"
-exit $failed
+finish

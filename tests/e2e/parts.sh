@@ -13,14 +13,7 @@ program=$1
 dir=$2
 mnt=$dir/mnt
 session=$mnt/sessions/big
-failed=0
 daemon=
-
-fail()
-{
-    echo "parts: $1"
-    failed=1
-}
 
 start()
 {
@@ -98,4 +91,4 @@ same "$dir/4" "$session/workspace/big" "$session/checkpoints/four/big"
 [ "$(cat "$mnt/sessions/try/execs/last/changes")" = "$(printf 'M\tbig')" ] ||
     fail 'changes'
 echo absent >"$mnt/sessions/try/status"
-exit "$failed"
+finish

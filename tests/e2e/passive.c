@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 enum {
-    LOOK_MS = 50000
+    LOOK_MS = 250000
 };
 
 /* A look into each costs `jsonl` a command. */

@@ -14,17 +14,10 @@ program=$1
 dir=$2
 mnt=$dir/mnt
 session=$mnt/sessions/one
-failed=0
 daemon=
 command -v mkfs.ext4 >/dev/null || {
     echo "power: no mkfs.ext4"
     exit 77
-}
-
-fail()
-{
-    echo "power: $1"
-    failed=1
 }
 
 start()
@@ -72,14 +65,19 @@ run()
 
 mkdir "$mnt" "$dir/disk"
 trap stop EXIT
-run process
-plug_in "$dir/cut"
-start process
-[ ! -e "$session/execs/2/exit_code" ] ||
-    [ ! -e "$session/checkpoints/3/d/three" ] ||
-    fail 'nobody waits, and all is there: this test tells nothing'
-stop
-daemon=
+# What the kernel happens to write by itself is there all the same.
+lost=
+for _ in 1 2 3; do
+    run process
+    plug_in "$dir/cut"
+    start process
+    [ -e "$session/execs/2/exit_code" ] &&
+        [ -e "$session/checkpoints/3/d/three" ] || lost=yes
+    stop
+    daemon=
+    [ -z "$lost" ] || break
+done
+[ "$lost" ] || fail 'nobody waits, and all is there: this test tells nothing'
 
 run power
 plug_in "$dir/cut"
@@ -94,4 +92,4 @@ cmp "$dir/three" "$session/checkpoints/3/d/three" || fail 'three'
 echo 3 >"$session/restore" || fail 'restore'
 cmp "$dir/three" "$session/workspace/d/three" || fail 'after a restore'
 echo absent >"$session/status"
-exit "$failed"
+finish

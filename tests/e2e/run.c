@@ -17,19 +17,20 @@
 /* popen(): starts one, with pipes for its output; line(): its next line;
  * end(): its exit code and what is left of both outputs; read(): a file of the
  * session; running(): waits until a command runs; alive(): whether a `sleep`
- * for that long is there. A shell of dash can lose a Ctrl-C that
- * comes while it forks, so programs and bash get it. */
+ * for so many seconds and N, which nobody else has, is there. A shell of dash
+ * can lose a Ctrl-C that comes while it forks, so programs and bash get it. */
 #define PYTHON(text)                                                           \
     "python3 -c '\n"                                                           \
     "import os, signal, sys, time\n"                                           \
     "from subprocess import DEVNULL, PIPE, Popen\n"                            \
     "S = os.environ[\"S\"]\n"                                                  \
+    "N = f\".{os.getpid()}\"\n"                                                \
     "def popen(*words, session=S, **more):\n"                                  \
     "    return Popen([os.environ[\"SESSIONFS\"], \"run\", session, *words],"  \
     " stdin=DEVNULL, stdout=PIPE, stderr=PIPE, **more)\n"                      \
     "def line(p): return p.stdout.readline().decode()\n"                       \
     "def end(p):\n"                                                            \
-    "    out, err = p.communicate(timeout=20)\n"                               \
+    "    out, err = p.communicate(timeout=60)\n"                               \
     "    return p.returncode, out.decode(), err.decode()\n"                    \
     "def read(name): return open(S + \"/\" + name).read()\n"                   \
     "def running(n):\n"                                                        \
@@ -40,10 +41,10 @@
     "    try: return open(f\"/proc/{pid}/cmdline\").read().split(\"\\0\")\n"   \
     "    except OSError: return []\n"                                          \
     "def alive(word):\n"                                                       \
-    "    return any(words(pid)[:2] == [\"sleep\", word]\n"                     \
+    "    return any(words(pid)[:2] == [\"sleep\", word + N]\n"                 \
     "               for pid in os.listdir(\"/proc\") if pid.isdigit())\n"      \
     "def gone(word):\n"                                                        \
-    "    until = time.monotonic() + 5\n"                                       \
+    "    until = time.monotonic() + 20\n"                                      \
     "    while alive(word) and time.monotonic() < until: time.sleep(0.01)\n"   \
     "    return not alive(word)\n" text "'\n"
 
@@ -59,7 +60,7 @@ static const struct script common[] = {
      "127\n"},
     {"a signal", RUN "-c \"$KILL9\"; echo $?", "137\n"},
     {"a timeout keeps the output",
-     RUN "--timeout 0.2 -c \"echo a\n$NAP$NAP$NAP\"; echo $?", "a\n124\n"},
+     RUN "--timeout 1 -c \"echo a\n$NAP$NAP$NAP$NAP\"; echo $?", "a\n124\n"},
     {"the result as JSON",
      RUN "--json -c \"echo a\nexit 4\" > $T/json; echo $?\n"
          "cmp $T/json execs/1/result.json; grep -c '\"exit_code\":4' $T/json",
@@ -101,7 +102,7 @@ static const struct script common[] = {
      RUN "echo $'\\xff' 2>&1; echo $?; ls execs",
      "sessionfs run: an argument is not UTF-8, which JSON must be\n125\n"},
     {"two at once take turns",
-     PYTHON("nap = os.environ[\"NAP\"]\n"
+     PYTHON("nap = os.environ[\"NAP\"] * 3\n"
             "a = popen(\"-c\", \"echo a\\n\" + nap + \"echo b\")\n"
             "first = line(a)\n"
             "b = popen(\"-c\", \"echo c\")\n"
@@ -124,9 +125,9 @@ static const struct script common[] = {
             "print(end(a))\n"),
      "(-2, '', '') None killed\n(-15, '', '')\n"},
     {"two sessions run side by side",
-     "mkdir $S-2\n" PYTHON(
-         "nap = os.environ[\"NAP\"]\n"
-         "a = popen(\"-c\", \"echo a\\n\" + nap + nap + \"echo b\")\n"
+     "mkdir $S-2; echo running > $S-2/status\n" PYTHON(
+         "nap = os.environ[\"NAP\"] * 3\n"
+         "a = popen(\"-c\", \"echo a\\n\" + nap + \"echo b\")\n"
          "line(a)\n"
          "b = popen(\"-c\", \"echo c\", session=S + \"-2\")\n"
          "print(end(b), a.poll(), end(a))\n"),
@@ -263,7 +264,7 @@ static const struct script live[] = {
          "print(used.ru_nvcsw < 200, used.ru_utime + used.ru_stime < 0.5)\n"),
      "(0, '', '')\nTrue True\n"},
     {"Ctrl-C ends all processes",
-     PYTHON("a = popen(\"-c\", \"sleep 1231 | setsid -w sleep 1232\")\n"
+     PYTHON("a = popen(\"-c\", f\"sleep 1231{N} | setsid -w sleep 1232{N}\")\n"
             "while not (alive(\"1231\") and alive(\"1232\")): "
             "time.sleep(0.01)\n"
             "a.send_signal(signal.SIGINT)\n"
@@ -271,7 +272,7 @@ static const struct script live[] = {
      "-2 True True\n"},
     {"TERM and HUP, too",
      PYTHON("for n in signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT:\n"
-            "    a = popen(\"-c\", \"echo a; sleep 1233\")\n"
+            "    a = popen(\"-c\", f\"echo a; sleep 1233{N}\")\n"
             "    line(a)\n"
             "    a.send_signal(n)\n"
             "    print(end(a)[0], gone(\"1233\"))\n"),
@@ -306,23 +307,24 @@ static const struct script live[] = {
             "pid, fd = pty.fork()\n"
             "if pid == 0:\n"
             "    os.execv(os.environ[\"SESSIONFS\"], [\"sessionfs\", \"run\","
-            " S, \"bash\", \"-c\", \"sleep 1234; :\"])\n"
+            " S, \"bash\", \"-c\", f\"sleep 1234{N}; :\"])\n"
             "while not alive(\"1234\"): time.sleep(0.01)\n"
             "os.write(fd, b\"\\x03\")\n"
             "print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]),"
             " gone(\"1234\"))\n"),
      "-2 True\n"},
     {"Ctrl-C ends a shell's loop, too",
-     PYTHON("import pty\n"
-            "pid, fd = pty.fork()\n"
-            "if pid == 0:\n"
-            "    os.execvp(\"bash\", [\"bash\", \"-c\", \"for i in 1 2 3; do "
-            "\\\"$SESSIONFS\\\" run \\\"$S\\\" sleep 1235; done\"])\n"
-            "while not alive(\"1235\"): time.sleep(0.01)\n"
-            "os.write(fd, b\"\\x03\")\n"
-            "print(gone(\"1235\"),"
-            " os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))\n"
-            "print(*sorted(os.listdir(S + \"/execs\")))\n"),
+     PYTHON(
+         "import pty\n"
+         "pid, fd = pty.fork()\n"
+         "if pid == 0:\n"
+         "    os.execvp(\"bash\", [\"bash\", \"-c\", \"for i in 1 2 3; do "
+         "\\\"$SESSIONFS\\\" run \\\"$S\\\" sleep 1235\" + N + \"; done\"])\n"
+         "while not alive(\"1235\"): time.sleep(0.01)\n"
+         "os.write(fd, b\"\\x03\")\n"
+         "print(gone(\"1235\"),"
+         " os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))\n"
+         "print(*sorted(os.listdir(S + \"/execs\")))\n"),
      "True -2\n1 last\n"},
     {"an endless output ends with its reader",
      RUN "yes | head -n 1; echo ${PIPESTATUS[0]}; cat execs/1/status\n" RUN

@@ -98,17 +98,25 @@ static void expect_room(const char *what, int64_t value, int64_t bound)
 #endif
 }
 
-static void expect_quick(const char *what, int64_t since_ms, int64_t bound)
-{
-    char text[128];
-
-    (void)snprintf(text, sizeof(text), "%s, ms", what);
-    expect_below(text, clock_ms() - since_ms, bound);
-}
-
 static int64_t lower(int64_t a, int64_t b)
 {
     return a < b ? a : b;
+}
+
+/* The best of three: the machine may be busy with something else. */
+static void expect_quick(const char *what, void (*fn)(void), int64_t bound)
+{
+    int64_t took = INT64_MAX;
+    char text[128];
+
+    for (int i = 0; i < 3; i++) {
+        int64_t since = clock_ms();
+
+        fn();
+        took = lower(took, clock_ms() - since);
+    }
+    (void)snprintf(text, sizeof(text), "%s, ms", what);
+    expect_below(text, took, bound);
 }
 
 static uint64_t loaded(void)
@@ -148,19 +156,23 @@ static void starting_and_ending_load_no_session(void **state)
     expect_below("starting, ms", starting, START_MS);
 }
 
-static void names_are_listed_at_once_and_load_no_session(void **state)
+static void list_all(void)
 {
-    int64_t since;
+    assert_int_equal(count_entries(at("sessions")), made + mnt.tests);
+}
 
-    (void)state;
-    since = clock_ms();
-    assert_int_equal(count_entries(at("sessions")), sessions + mnt.tests);
-    expect_quick("listing sessions/", since, LOOK_MS);
-    assert_true(loaded() <= 1); /* This test's own. */
-    since = clock_ms();
+static void read_stats_and_error(void)
+{
     assert_non_null(strstr(text_of(at("stats")), "sessionfs_sessions "));
     expect_text(at("error"), "");
-    expect_quick("reading stats and error", since, LOOK_MS);
+}
+
+static void names_are_listed_at_once_and_load_no_session(void **state)
+{
+    (void)state;
+    expect_quick("listing sessions/", list_all, LOOK_MS);
+    assert_true(loaded() <= 1); /* This test's own. */
+    expect_quick("reading stats and error", read_stats_and_error, LOOK_MS);
 }
 
 static void looking_at_all_costs_little_and_no_call_of_the_engine(void **state)
@@ -220,19 +232,21 @@ static void what_is_not_looked_at_any_more_is_not_loaded(void **state)
     (void)usage_now("all let go");
 }
 
-static void names_change_at_once_among_thousands(void **state)
+static void change_names(void)
 {
-    int64_t since = clock_ms();
-
-    (void)state;
     for (int i = 0; i < 10; i++) {
         made--;
         expect_ok(rename(at("sessions/s%u", made), at("sessions/r%u", made)));
         expect_errno(access(at("sessions/s%u", made), F_OK), ENOENT);
         expect_ok(rmdir(at("sessions/r%u", made)));
     }
-    expect_quick("ten renames and removals", since, LOOK_MS);
-    assert_int_equal(count_entries(at("sessions")), made + mnt.tests);
+}
+
+static void names_change_at_once_among_thousands(void **state)
+{
+    (void)state;
+    expect_quick("ten renames and removals", change_names, LOOK_MS);
+    list_all();
 }
 
 /* What is asked for: things that are there, and things that are not. */

@@ -17,7 +17,7 @@ from serve_case import (
 )
 
 # What commands are told to sleep: so it is known whose they are.
-LONG = "76543.21"
+LONG = f"76543.{os.getpid()}"
 ROOT = unittest.skipUnless(os.geteuid() == 0, "needs root")
 
 

@@ -12,7 +12,6 @@ alone 1 "$@"
 dir=$2
 mnt=$dir/mnt
 group=4242
-failed=0
 chmod 755 "$dir"
 mkdir -m 755 "$dir/bin" "$mnt"
 cp "$1" "$1-keeper" "$dir/bin" || exit 1
@@ -20,27 +19,20 @@ program=$dir/bin/sessionfs
 : >"$dir/fuse.conf"
 touch /etc/fuse.conf
 mount --bind "$dir/fuse.conf" /etc/fuse.conf || exit 1
-trap 'umount -l "$mnt" 2>/dev/null; wait_end' EXIT
+trap 'umount -l "$mnt" 2>/dev/null; wait_all' EXIT
 trap 'exit 1' HUP INT TERM
 
-fail()
+wait_all()
 {
-    echo "sharing: $test: $1"
-    failed=1
-}
-
-wait_end()
-{
-    for lock in "$dir"/*/lock; do
-        [ ! -e "$lock" ] || timeout 30 flock "$lock" true ||
-            fail 'the daemon does not end'
+    for state in "$dir/state" "$dir/user/state"; do
+        wait_end "$state"
     done
 }
 
 unmount()
 {
     umount "$mnt" || fail 'umount failed'
-    wait_end
+    wait_all
 }
 
 # Who comes: in the group, with it as one of several, and out of it.
@@ -167,7 +159,7 @@ refused "'4294967295' is no number of a group" \
     "$program" -o "state=$dir/state,gid=4294967295" "$mnt"
 
 # A user other than root needs the administrator's word.
-command -v fusermount3 >/dev/null || exit $failed
+command -v fusermount3 >/dev/null || finish
 test='a user'
 mknod -m 666 "$dir/fuse" c 10 229
 mount --bind "$dir/fuse" /dev/fuse || exit 1
@@ -198,4 +190,4 @@ as_user "$program" -o "state=$dir/user/state,provider=mem,gid=$group" \
 guest cat "$mnt/README" >/dev/null || fail 'the group does not get in'
 ! stranger cat "$mnt/README" 2>/dev/null || fail 'another user gets in'
 unmount
-exit $failed
+finish

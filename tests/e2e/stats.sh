@@ -11,22 +11,15 @@ command -v python3 >/dev/null || exit 77
 program=$1
 dir=$(mktemp -d /tmp/stats.XXXXXX) || exit 1
 mnt=$dir/mnt
-failed=0
 mkdir "$mnt"
 clean()
 {
     umount -l "$mnt" 2>/dev/null
-    timeout 30 flock "$dir/state/lock" true
+    wait_end "$dir/state"
     rm -rf --one-file-system "$dir"
 }
 trap clean EXIT
 trap 'exit 1' HUP INT TERM
-
-fail()
-{
-    echo "stats: $1"
-    failed=1
-}
 
 # The format's rules, and that no counter of an earlier text has fallen.
 cat >"$dir/check.py" <<'END'
@@ -121,11 +114,12 @@ is sessionfs_parked_requests 0
 # One runs, two wait for it, and their writers.
 pids=
 for _ in 1 2 3; do
-    (echo 'sleep 5000' >"$mnt/sessions/a/exec") 2>/dev/null &
+    (echo 'sleep 50000' >"$mnt/sessions/a/exec") 2>/dev/null &
     pids="$pids $!"
 done
 timeout 10 sh -c "until grep -qx 'sessionfs_commands_queued 2' '$mnt/stats' &&
-    grep -qx 'sessionfs_commands_running 1' '$mnt/stats'; do sleep 0.05; done" ||
+    grep -qx 'sessionfs_commands_running 1' '$mnt/stats' &&
+    grep -qx 'sessionfs_parked_requests 3' '$mnt/stats'; do sleep 0.05; done" ||
     fail 'no queue'
 check
 is sessionfs_commands_total 3
@@ -137,6 +131,8 @@ for n in 3 2 1; do
 done
 # shellcheck disable=SC2086  # words
 wait $pids
+timeout 10 sh -c "until grep -qx 'sessionfs_parked_requests 0' '$mnt/stats'
+do sleep 0.05; done"
 check
 # The kernel asks for an attribute before each write.
 is 'sessionfs_failed_operations_total{errno="EOPNOTSUPP"}' ''
@@ -151,10 +147,13 @@ seq -f "$mnt/sessions/s%g" 2000 | xargs mkdir || fail 'mkdir failed'
 check
 is sessionfs_sessions 2004
 is 'sessionfs_sessions_by_status{status="absent"}' 2002
-start=$(date +%s%N)
+least=1000
 for _ in 1 2 3 4 5 6 7 8 9 10; do
+    start=$(date +%s%N)
     cat "$mnt/stats" >/dev/null
+    took=$((($(date +%s%N) - start) / 1000000))
+    [ "$took" -ge "$least" ] || least=$took
 done
-took=$((($(date +%s%N) - start) / 10000000))
-[ "$took" -le 100 ] || fail "takes $took ms with 2000 sessions"
-exit $failed
+# A busy machine may take three times as long.
+[ "$least" -le 300 ] || fail "takes $least ms with 2000 sessions"
+finish

@@ -12,7 +12,8 @@
 #include <unistd.h>
 
 enum {
-    UNMOUNT_MS = 35000
+    UNMOUNT_MS = 35000,
+    FORGOTTEN_MS = 2100, /* What caches hold of a workspace is old then. */
 };
 
 static int write_running(void *arg)
@@ -134,6 +135,7 @@ static void children_start(void)
     mnt_running();
     put_ok(in("workspace/f"), "x");
     mnt_fault(mnt.id, NULL, "stuck");
+    (void)usleep(FORGOTTEN_MS * 1000);
     for (i = 0; i < ARRAY_SIZE(waiting); i++) {
         children[i] = child_start(waiting[i], NULL);
         child_await(&children[i]);

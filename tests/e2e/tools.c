@@ -449,17 +449,21 @@ int child_end(struct child *child, int timeout_ms)
     return exit_status(status);
 }
 
-static char process_state(pid_t pid)
+/* `?` and 0 where it is gone. */
+static char process_stat(pid_t pid, int *parent)
 {
     char path[64];
     struct buf text = BUF_INIT(TOOLS_TEXT_MAX);
     const char *paren;
     char state = '?';
 
+    *parent = 0;
     (void)snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
     if (get(path, &text) == 0) {
         paren = strrchr(buf_str(&text), ')');
-        state = paren ? paren[2] : '?';
+        if (!paren || sscanf(paren, ") %c %d", &state, parent) != 2) {
+            state = '?';
+        }
     }
     buf_done(&text);
     return state;
@@ -472,21 +476,22 @@ void process_asleep(pid_t pid)
 
     /* Twenty times in a row: not the sleep of a moment. */
     while (in_a_row < 20) {
-        char state = process_state(pid);
+        int parent;
+        char state = process_stat(pid, &parent);
 
         in_a_row = state == 'S' || state == 'D' ? in_a_row + 1 : 0;
         tools_poll(until, "the process sleeps", __FILE__, __LINE__);
     }
 }
 
-static bool command_has(const char *pid, const char *command)
+static bool command_has(pid_t pid, const char *command)
 {
     struct buf text = BUF_INIT(TOOLS_TEXT_MAX);
-    char path[300];
+    char path[64];
     bool found;
     size_t i;
 
-    (void)snprintf(path, sizeof(path), "/proc/%.250s/cmdline", pid);
+    (void)snprintf(path, sizeof(path), "/proc/%d/cmdline", (int)pid);
     if (get(path, &text) != 0 || text.size == 0) {
         buf_done(&text);
         return false;
@@ -499,6 +504,17 @@ static bool command_has(const char *pid, const char *command)
     return found;
 }
 
+/* What lost its parent is a child of ours, as we are the subreaper. */
+static bool descends_from_us(pid_t pid)
+{
+    int parent = (int)pid;
+
+    while (parent > 0 && parent != getpid()) {
+        (void)process_stat(parent, &parent);
+    }
+    return parent > 0;
+}
+
 bool process_exists(const char *command)
 {
     DIR *proc = opendir("/proc");
@@ -507,9 +523,10 @@ bool process_exists(const char *command)
 
     assert_non_null(proc);
     while (!found && (entry = readdir(proc)) != NULL) {
-        found = entry->d_name[0] >= '1' && entry->d_name[0] <= '9' &&
-                strtol(entry->d_name, NULL, 10) != getpid() &&
-                command_has(entry->d_name, command);
+        pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
+
+        found = pid > 0 && pid != getpid() && command_has(pid, command) &&
+                descends_from_us(pid);
     }
     (void)closedir(proc);
     return found;

@@ -13,8 +13,8 @@
 
 enum {
     TOOLS_TEXT_MAX = 64 * 1024 * 1024,
-    TOOLS_SHELL_MS = 60000, /* The deadline of a script. */
-    TOOLS_SOON_MS = 5000,   /* How long eventually() polls. */
+    TOOLS_SHELL_MS = 280000, /* The deadline of a script. */
+    TOOLS_SOON_MS = 20000,   /* How long eventually() polls. */
 };
 
 /* The errno of each step, 0 where it went well or did not come to pass. */
@@ -245,8 +245,10 @@ int child_end(struct child *child, int timeout_ms);
 void process_asleep(pid_t pid);
 
 /**
+ * Other tests may run the same beside us.
+ *
  * @param command what `ps` would show, or a part
- * @return whether a process on this machine, that is not us, has it
+ * @return whether a process that descends from us has it
  */
 bool process_exists(const char *command);
 

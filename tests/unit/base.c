@@ -151,9 +151,9 @@ static void set_up_trace(void *arg)
     struct trace *trace = arg;
     struct err err = ERR_INIT;
 
-    loop_timer_set(trace->timers[2], clock_ms() + 40);
-    loop_timer_set(trace->timers[0], clock_ms() + 10);
-    loop_timer_set(trace->timers[1], clock_ms() + 20);
+    loop_timer_set(trace->timers[2], clock_ms() + 400);
+    loop_timer_set(trace->timers[0], clock_ms() + 200);
+    loop_timer_set(trace->timers[1], clock_ms() + 300);
     loop_timer_set(trace->timers[1], DEADLINE_NONE);
     if (loop_source_new(trace->loop, trace->fds[0], EPOLLIN, on_readable, trace,
                         &trace->source, &err) < 0) {
@@ -174,7 +174,7 @@ static void the_loop_runs_posts_timers_and_sources_in_order(void **state)
 {
     struct trace trace = {.text = ""};
     struct err err = ERR_INIT;
-    struct limits limits = {clock_deadline(5000), &trace.end};
+    struct limits limits = {clock_deadline(20000), &trace.end};
 
     (void)state;
     assert_int_equal(loop_new(&trace.loop, &err), 0);
@@ -225,7 +225,7 @@ static void quick_work(void *arg)
 
 static void wait_for_done(struct tally *tally, int many)
 {
-    int64_t deadline = clock_deadline(5000);
+    int64_t deadline = clock_deadline(20000);
     int rc = 0;
 
     mutex_lock(&tally->lock);

@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 enum {
-    WAIT_MS = 10000,
-    CLOSE_MS = 10000,
+    WAIT_MS = 30000,
+    CLOSE_MS = 30000,
 };
 
 const struct caller me = {.uid = 1000, .pid = 4242};

@@ -2,6 +2,7 @@
 #include "tests/unit/core_fixture.h"
 
 #include "core/buf.h"
+#include "core/clock.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -271,17 +272,22 @@ static void a_distant_engine_is_asked_once_a_second_at_most(void **state)
     struct fixture *fixture = *state;
     struct session *session;
     struct exec_info info;
+    int64_t begin = clock_ms();
+    unsigned asked = 0;
 
     fixture_close(fixture);
     fixture_open(fixture, "remote");
     session = fixture_create(fixture, "a");
     for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
         fixture_exec(session, cases[i].words, &info);
-        assert_int_equal(engine_calls(ENGINE_STATUS), cases[i].asked);
+        asked = engine_calls(ENGINE_STATUS);
+        /* More where others had the processor for as long as that. */
+        assert_true(asked == cases[i].asked ||
+                    (asked > cases[i].asked && clock_ms() - begin >= 1000));
     }
     (void)usleep(1100 * 1000);
     fixture_exec(session, "o:x", &info);
-    assert_int_equal(engine_calls(ENGINE_STATUS), 2);
+    assert_int_equal(engine_calls(ENGINE_STATUS), asked + 1);
     session_unref(session);
 }
 

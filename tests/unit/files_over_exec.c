@@ -456,25 +456,22 @@ static void who_may_not_is_told_so(void **state)
     assert_int_equal(chmod(host(sh, "d"), 0755), 0);
 }
 
-#define ONE(name)                                                              \
-    cmocka_unit_test_setup_teardown(name, shell_setup, shell_teardown)
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        ONE(stat_tells_what_is),
-        ONE(names_may_be_any_bytes),
-        ONE(a_directory_is_one_script),
-        ONE(a_tree_is_one_script),
-        ONE(set_attr_sets_what_is_asked),
-        ONE(a_look_is_a_directory_with_its_entries),
-        ONE(each_failure_has_its_errno),
-        ONE(a_rename_does_what_rename_does),
-        ONE(a_new_file_has_its_mode),
-        ONE(room_is_told),
+        SHELL_TEST(stat_tells_what_is),
+        SHELL_TEST(names_may_be_any_bytes),
+        SHELL_TEST(a_directory_is_one_script),
+        SHELL_TEST(a_tree_is_one_script),
+        SHELL_TEST(set_attr_sets_what_is_asked),
+        SHELL_TEST(a_look_is_a_directory_with_its_entries),
+        SHELL_TEST(each_failure_has_its_errno),
+        SHELL_TEST(a_rename_does_what_rename_does),
+        SHELL_TEST(a_new_file_has_its_mode),
+        SHELL_TEST(room_is_told),
     };
     const struct CMUnitTest of_users[] = {
-        ONE(who_may_not_is_told_so),
+        SHELL_TEST(who_may_not_is_told_so),
     };
     int failed = 0;
 

@@ -200,9 +200,6 @@ static void a_put_that_fails_leaves_nothing(void **state)
     free(data);
 }
 
-#define ONE(name)                                                              \
-    cmocka_unit_test_setup_teardown(name, shell_setup, shell_teardown)
-
 /* What was told of some files. */
 struct told {
     unsigned n;
@@ -254,14 +251,14 @@ static void many_come_at_once(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        ONE(parts_are_read_and_written),
-        ONE(whole_files_go_out_and_in),
-        ONE(the_largest_go_in_pieces),
-        ONE(many_come_at_once),
-        ONE(a_put_keeps_what_it_is_not_told),
-        ONE(a_put_keeps_other_names),
-        ONE(a_put_spares_what_somebody_else_wrote),
-        ONE(a_put_that_fails_leaves_nothing),
+        SHELL_TEST(parts_are_read_and_written),
+        SHELL_TEST(whole_files_go_out_and_in),
+        SHELL_TEST(the_largest_go_in_pieces),
+        SHELL_TEST(many_come_at_once),
+        SHELL_TEST(a_put_keeps_what_it_is_not_told),
+        SHELL_TEST(a_put_keeps_other_names),
+        SHELL_TEST(a_put_spares_what_somebody_else_wrote),
+        SHELL_TEST(a_put_that_fails_leaves_nothing),
     };
     int failed = 0;
 

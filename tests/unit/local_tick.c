@@ -1,5 +1,6 @@
 /* Whether times of files are known to move in ticks. */
 #include "core/cleanup.h"
+#include "core/clock.h"
 #include "providers/local/tick.h"
 #include "tests/cmocka.h"
 #include "tests/scratch.h"
@@ -60,19 +61,19 @@ static void after_a_tick_a_change_is_later(void **state)
     }
 }
 
-/* No more than a tick or two. */
+/* No more than a tick or two, where nobody else has the processor. */
 static void a_tick_is_short(void **state)
 {
-    struct timespec begin;
-    struct timespec end;
+    int64_t least = INT64_MAX;
 
     (void)state;
-    (void)clock_gettime(CLOCK_MONOTONIC, &begin);
-    tick_pass();
-    (void)clock_gettime(CLOCK_MONOTONIC, &end);
-    assert_in_range((end.tv_sec - begin.tv_sec) * 1000 +
-                        (end.tv_nsec - begin.tv_nsec) / 1000000,
-                    0, 60);
+    for (int i = 0; i < ROUNDS; i++) {
+        int64_t begin = clock_ms();
+
+        tick_pass();
+        least = clock_ms() - begin < least ? clock_ms() - begin : least;
+    }
+    assert_in_range(least, 0, 60);
 }
 
 static void coarse_times_are_known(void **state)

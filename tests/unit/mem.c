@@ -301,10 +301,10 @@ static void faults_do_what_they_say(void **state)
     assert_int_equal(status(b), PROVIDER_RUNNING);
     assert_true(clock_ms() - before >= 40);
     set_fault(b, "status@box", "stuck");
-    b->limits.deadline_ms = clock_deadline(50);
     assert_int_equal(
         provider_pause(b->provider, &b->sandbox, &b->limits, &b->err),
         0); /* Another operation is not. */
+    b->limits.deadline_ms = clock_deadline(50);
     assert_int_equal(provider_status(b->provider, &b->sandbox, &b->limits,
                                      &(enum provider_state){PROVIDER_LOST},
                                      &b->err),
@@ -335,18 +335,18 @@ static void a_sandbox_can_change_behind_our_back(void **state)
         provider_destroy(b->provider, &b->sandbox, &b->limits, &b->err), 0);
 }
 
-#define ONE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define MEM_TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        ONE(commands_say_and_end_as_written),
-        ONE(a_flood_arrives_whole),
-        ONE(output_may_come_after_the_end),
-        ONE(a_command_can_be_ended_in_every_way),
-        ONE(closing_ends_what_runs),
-        ONE(faults_do_what_they_say),
-        ONE(a_sandbox_can_change_behind_our_back),
+        MEM_TEST(commands_say_and_end_as_written),
+        MEM_TEST(a_flood_arrives_whole),
+        MEM_TEST(output_may_come_after_the_end),
+        MEM_TEST(a_command_can_be_ended_in_every_way),
+        MEM_TEST(closing_ends_what_runs),
+        MEM_TEST(faults_do_what_they_say),
+        MEM_TEST(a_sandbox_can_change_behind_our_back),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

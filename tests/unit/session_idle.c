@@ -39,8 +39,8 @@ static void expect_pause(struct session *session, int64_t from)
 static void
 who_is_not_used_is_paused_once_and_the_engine_not_asked(void **state)
 {
-    struct session *session = start(*state, "a", one_second);
     int64_t from = clock_ms();
+    struct session *session = start(*state, "a", one_second);
 
     assert_int_equal(fixture_events_with(session, "\"cause\""), 0);
     expect_pause(session, from);
@@ -70,16 +70,24 @@ static void who_holds_it_or_not_it_is_paused(void **state)
 
 static void a_use_puts_it_off(void **state)
 {
-    struct session *session = start(*state, "a", one_second);
     int64_t last = clock_ms();
+    struct session *session = start(*state, "a", one_second);
+    int64_t longest = 0;
 
     for (int i = 0; i < 8; i++) {
+        int64_t now;
+
         (void)usleep(200 * 1000);
+        now = clock_ms();
         session_touch(session);
-        last = clock_ms();
+        longest = clock_ms() - last > longest ? clock_ms() - last : longest;
+        last = now;
     }
-    assert_int_equal(engine_calls(ENGINE_PAUSE), 0);
-    expect_pause(session, last);
+    /* A use that came too late, as others had the processor, tells nothing. */
+    if (longest < AFTER_MS - EARLY_MS) {
+        assert_int_equal(engine_calls(ENGINE_PAUSE), 0);
+        expect_pause(session, last);
+    }
     session_unref(session);
 }
 
@@ -101,8 +109,8 @@ static void enter(struct session *session, enum session_need need)
 
 static void looking_puts_nothing_off(void **state)
 {
-    struct session *session = start(*state, "a", one_second);
     int64_t from = clock_ms();
+    struct session *session = start(*state, "a", one_second);
 
     while (engine_calls(ENGINE_PAUSE) == 0 && clock_ms() < from + 3000) {
         (void)session_status(session);
@@ -166,25 +174,28 @@ static void the_time_begins_at_the_end_of_a_command(void **state)
     struct session *session = fixture_create_with(*state, "a", one_second);
     struct exec *exec = fixture_submit(session, "gate exit:1");
     struct exec_info info;
+    int64_t from;
 
     fixture_until(engine_calls(ENGINE_EXEC) == 1);
     (void)usleep(500 * 1000);
+    from = clock_ms();
     engine_open_gate();
     fixture_wait_exec(exec, &info);
     exec_unref(exec);
-    expect_pause(session, clock_ms());
+    expect_pause(session, from);
     session_unref(session);
 }
 
 static void a_pause_that_fails_is_tried_again_later(void **state)
 {
+    int64_t from = clock_ms();
     struct session *session = start(*state, "a", one_second);
 
     engine_fail(ENGINE_PAUSE, EIO);
-    fixture_until(engine_calls(ENGINE_PAUSE) == 1);
-    (void)usleep(AFTER_MS / 4 * 1000);
-    assert_int_equal(engine_calls(ENGINE_PAUSE), 1);
-    fixture_until(fixture_events_with(session, "\"sandbox.failed\"") == 1);
+    fixture_until(engine_calls(ENGINE_PAUSE) >= 1);
+    fixture_until(fixture_events_with(session, "\"sandbox.failed\"") >= 1);
+    fixture_until(engine_calls(ENGINE_PAUSE) >= 2);
+    assert_true(clock_ms() - from >= 2 * AFTER_MS - EARLY_MS);
     engine_fail(ENGINE_PAUSE, 0);
     fixture_until(session_status(session) == SESSION_PAUSED);
     session_unref(session);

@@ -48,6 +48,8 @@ bool shell_next_kind(void);
 int shell_setup(void **state);
 /** cmocka tear-down. @param state of cmocka @return 0 */
 int shell_teardown(void **state);
+#define SHELL_TEST(name)                                                       \
+    cmocka_unit_test_setup_teardown(name, shell_setup, shell_teardown)
 
 /** @param sh the provider @param path in its workspace @return it on this
  *  machine, until the next call */

@@ -174,26 +174,44 @@ static void a_second_holder_is_told_the_pid_of_the_first(void **state)
     assert_non_null(strstr(err.msg, pid));
 }
 
+/* In a child: says that it has the lock. */
+static void holds(const int ends[2])
+{
+    (void)!write(ends[1], "", 1);
+}
+
+static void await_holder(const int ends[2])
+{
+    char byte;
+
+    (void)close(ends[1]);
+    assert_int_equal(read(ends[0], &byte, 1), 1);
+    (void)close(ends[0]);
+}
+
 static void a_holder_that_is_unmounting_is_waited_for(void **state)
 {
     struct place *place = *state;
     struct store *store = NULL;
     struct err err = ERR_INIT;
+    int ends[2];
     int status;
     pid_t child;
 
     store_close(place->store);
     place->store = NULL;
+    assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
     child = fork();
     if (child == 0) {
         if (store_open(place->dir, 0, &store, &err) < 0) {
             _exit(1);
         }
         store_closing(store);
+        holds(ends);
         (void)usleep(1500 * 1000);
         _exit(0); /* Lets the lock go. */
     }
-    (void)usleep(200 * 1000);
+    await_holder(ends);
     assert_int_equal(store_open(place->dir, 300, &place->store, &err), -EBUSY);
     assert_non_null(strstr(err.msg, "unmounting"));
     assert_int_equal(store_open(place->dir, 30000, &place->store, &err), 0);
@@ -207,17 +225,21 @@ static pid_t hold(const struct place *place, dev_t device)
 {
     struct store *store = NULL;
     struct err err = ERR_INIT;
-    pid_t child = fork();
+    int ends[2];
+    pid_t child;
 
+    assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+    child = fork();
     if (child == 0) {
         if (store_open(place->dir, 0, &store, &err) < 0) {
             _exit(1);
         }
         store_mounted(store, major(device), minor(device));
+        holds(ends);
         (void)usleep(2500 * 1000);
         _exit(0);
     }
-    (void)usleep(200 * 1000);
+    await_holder(ends);
     return child;
 }
 
