@@ -1,4 +1,10 @@
-/* One layer in place of several that lie on each other. */
+/*
+ * One layer in place of several that lie on each other.
+ *
+ * Those that have a directory which is shut to us, where we are not root, stay
+ * as they are: it would have to be opened to be read, and a layer never
+ * changes, since workspaces and views may show it.
+ */
 #ifndef SESSIONFS_LOCAL_SQUASH_H
 #define SESSIONFS_LOCAL_SQUASH_H
 
