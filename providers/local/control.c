@@ -174,7 +174,8 @@ static int open_v1(struct control *control, enum wire_control what, int v2,
         return self;
     }
     cgroup_each_keeper(self, clear_leftover, v2);
-    rc = cgroup_make(self, control->name, 0, &control->of[what].parent, err);
+    rc = cgroup_make(self, control->group->name, 0, &control->of[what].parent,
+                     err);
     if (rc == 0) {
         control->of[what].self = TAKE_FD(self);
         control->of[what].means = WIRE_MEANS_V1;
@@ -240,32 +241,39 @@ static int step_aside(int self, pid_t daemon, struct err *err)
     return rc;
 }
 
-static int open_v2(struct control *control, enum wire_control what,
-                   const struct control_place *at, struct err *err)
+/* `sign`: whether children get a controller. */
+static int give(int group, char sign, enum wire_control what, struct err *err)
 {
     char word[16];
-    int rc;
 
-    (void)snprintf(word, sizeof(word), "+%s", names[what]);
-    rc = step_aside(at->self, at->daemon, err);
+    (void)snprintf(word, sizeof(word), "%c%s", sign, names[what]);
+    return cgroup_write(group, "cgroup.subtree_control", word, err);
+}
+
+static int open_v2(struct control *control, enum wire_control what,
+                   pid_t daemon, struct err *err)
+{
+    const struct group *group = control->group;
+    int rc = step_aside(group->self, daemon, err);
+
     if (rc == 0) {
-        rc = cgroup_write(at->self, "cgroup.subtree_control", word, err);
+        rc = give(group->self, '+', what, err);
     }
     if (rc == 0) {
-        rc = cgroup_write(at->group, "cgroup.subtree_control", word, err);
+        rc = give(group->own, '+', what, err);
     }
     if (rc == 0) {
         control->of[what].means = WIRE_MEANS_V2;
-        limit_all(what, WIRE_MEANS_V2, at->group);
+        limit_all(what, WIRE_MEANS_V2, group->own);
     }
     return rc;
 }
 
-void control_open(const char *name, const struct control_place *at,
-                  struct control *out, struct err *why)
+void control_open(const struct group *group, pid_t daemon, struct control *out,
+                  struct err *why)
 {
     err_clear(why);
-    out->name = name;
+    out->group = group;
     for (unsigned i = 0; i < WIRE_CONTROLS; i++) {
         struct err err = ERR_INIT;
         int rc;
@@ -273,10 +281,35 @@ void control_open(const char *name, const struct control_place *at,
         out->of[i].means = WIRE_MEANS_NONE;
         out->of[i].self = -1;
         out->of[i].parent = -1;
-        rc = cgroup_has_word(at->self, "cgroup.controllers", names[i])
-                 ? open_v2(out, i, at, &err)
-                 : open_v1(out, i, at->self, &err);
+        rc = cgroup_has_word(group->self, "cgroup.controllers", names[i])
+                 ? open_v2(out, i, daemon, &err)
+                 : open_v1(out, i, group->self, &err);
         if (rc < 0 && !why->code) {
+            *why = err;
+        }
+    }
+}
+
+void control_rest(const struct control *control)
+{
+    for (unsigned i = 0; i < WIRE_CONTROLS; i++) {
+        struct err ignored = ERR_INIT;
+
+        if (control->of[i].means == WIRE_MEANS_V2 &&
+            give(control->group->own, '-', i, &ignored) == 0) {
+            (void)give(control->group->self, '-', i, &ignored);
+        }
+    }
+}
+
+void control_resume(struct control *control, pid_t daemon, struct err *why)
+{
+    for (unsigned i = 0; i < WIRE_CONTROLS; i++) {
+        struct err err = ERR_INIT;
+
+        if (control->of[i].means == WIRE_MEANS_V2 &&
+            open_v2(control, i, daemon, &err) < 0) {
+            control->of[i].means = WIRE_MEANS_NONE;
             *why = err;
         }
     }
@@ -290,7 +323,8 @@ bool control_close(struct control *control)
         if (control->of[i].parent >= 0) {
             cleanup_fd(&control->of[i].parent);
             gone =
-                cgroup_remove(control->of[i].self, control->name) == 0 && gone;
+                cgroup_remove(control->of[i].self, control->group->name) == 0 &&
+                gone;
             cleanup_fd(&control->of[i].self);
         }
     }

@@ -8,13 +8,14 @@
 #define SESSIONFS_LOCAL_CONTROL_H
 
 #include "core/err.h"
+#include "providers/local/group.h"
 #include "providers/local/wire.h"
 
 #include <stdbool.h>
 #include <sys/types.h>
 
 struct control {
-    const char *name; /* Of the keeper's groups; borrowed. */
+    const struct group *group; /* Of version 2; those of 1 have its name. */
     struct {
         enum wire_means means;
         int self;   /* Version 1: the group that we are in, */
@@ -27,24 +28,35 @@ struct control_groups {
     int of[WIRE_CONTROLS];
 };
 
-/* Groups of version 2. */
-struct control_place {
-    int self;     /* The one that we were started in, */
-    int group;    /* and the keeper's, below it. */
-    pid_t daemon; /* Whom the keeper serves. */
-};
-
 /**
  * Finds the controllers that this machine lets us use, and makes the keeper's
- * groups.
+ * groups of version 1.
  *
- * @param name of the keeper's groups; borrowed until control_close()
- * @param at   borrowed
- * @param out  written
- * @param why  why some are missing; empty where all are there
+ * @param group  the keeper's; borrowed until control_close()
+ * @param daemon whom it serves
+ * @param out    written
+ * @param why    why some are missing; empty where all are there
  */
-void control_open(const char *name, const struct control_place *at,
-                  struct control *out, struct err *why);
+void control_open(const struct group *group, pid_t daemon, struct control *out,
+                  struct err *why);
+
+/**
+ * Lets go of the controllers of version 2, and so of what they enforce: no
+ * process can be started in a group that gives them to others, and so not the
+ * next daemon where it is to be in that of the last.
+ *
+ * @param control as opened, or all zero
+ */
+void control_rest(const struct control *control);
+
+/**
+ * Takes them again. Limits of sandboxes have to be set anew.
+ *
+ * @param control as opened: what cannot be had again is none any more
+ * @param daemon  that the keeper serves now
+ * @param why     filled where one cannot
+ */
+void control_resume(struct control *control, pid_t daemon, struct err *why);
 
 /** Removes the groups of version 1. @param control no process is in them
  *  @return whether all are gone */

@@ -8,8 +8,8 @@
 
 #include "core/cleanup.h"
 #include "core/clock.h"
-#include "providers/local/cgroup.h"
 #include "providers/local/cradle.h"
+#include "providers/local/group.h"
 #include "providers/local/shelf.h"
 #include "providers/local/wire.h"
 
@@ -20,22 +20,16 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <time.h>
 
 enum {
-    GROUP_TRIES = 100,
-    CLEAR_WAIT_MS = 10000,
-    NEXT_TURN_MS = 500, /* How often we look whether a wait is worth it. */
+    NEXT_TURN_MS = 500 /* How often we look whether a wait is worth it. */
 };
 
 struct keeper {
-    int self;      /* The cgroup that the daemon runs in. */
-    int group;     /* Ours below it, locked while we live; -1: there is none. */
-    char name[64]; /* Of ours. */
+    struct group group;
     bool attaches; /* The kernel copies no mount that is attached nowhere. */
     struct wire_host host;
     struct filter filter;
@@ -49,125 +43,6 @@ struct keeper {
     int given[WIRE_READY_FDS]; /* and given. */
 };
 
-static void sleep_ms(int ms)
-{
-    struct timespec ts = {.tv_sec = 0, .tv_nsec = ms * 1000000L};
-
-    (void)nanosleep(&ts, NULL);
-}
-
-/* Ends everything in a group and removes it. */
-static bool clear_group(int parent, int group, const char *name)
-{
-    struct err err = ERR_INIT;
-
-    for (int waited = 0; waited < CLEAR_WAIT_MS; waited++) {
-        /* Again each time: what was being born may have escaped a kill. */
-        if (cgroup_kill(group, &err) < 0) {
-            return false;
-        }
-        if (!cgroup_is(group, "populated") &&
-            cgroup_remove(parent, name) == 0) {
-            return true;
-        }
-        sleep_ms(1);
-    }
-    return false;
-}
-
-/*
- * A group whose lock can be had belongs to a keeper that died: nobody else
- * can end what is left in it.
- */
-static void clear_leftover(int parent, const char *name, int unused)
-{
-    AUTO_FD int group =
-        openat(parent, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-
-    (void)unused;
-    if (group >= 0 && flock(group, LOCK_EX | LOCK_NB) == 0) {
-        (void)clear_group(parent, group, name);
-    }
-}
-
-/* Between mkdir and lock another keeper may take the group for a leftover. */
-static int lock_group(struct keeper *keeper, int group, struct err *err)
-{
-    struct stat locked;
-    struct stat named;
-
-    if (flock(group, LOCK_EX | LOCK_NB) < 0) {
-        return err_errno(err, "cannot lock cgroup '%s'", keeper->name);
-    }
-    if (fstat(group, &locked) < 0 ||
-        fstatat(keeper->self, keeper->name, &named, 0) < 0 ||
-        locked.st_ino != named.st_ino) {
-        return err_set(err, EAGAIN, "cgroup '%s' was removed", keeper->name);
-    }
-    return 0;
-}
-
-static int make_group(struct keeper *keeper, struct err *err)
-{
-    int rc = -EEXIST;
-
-    for (int i = 0; i < GROUP_TRIES && (rc == -EEXIST || rc == -EAGAIN); i++) {
-        AUTO_FD int group = -1;
-
-        (void)snprintf(keeper->name, sizeof(keeper->name),
-                       CGROUP_PREFIX "%d.%d", (int)getpid(), i);
-        rc = cgroup_make(keeper->self, keeper->name, geteuid(), &group, err);
-        if (rc == 0) {
-            rc = lock_group(keeper, group, err);
-        }
-        if (rc == 0) {
-            keeper->group = TAKE_FD(group);
-        }
-    }
-    return rc;
-}
-
-static int need_cgroup_file(int group, const char *name, const char *release,
-                            struct err *err)
-{
-    if (faccessat(group, name, W_OK, 0) < 0) {
-        return err_errno(err, "%s is needed (Linux %s)", name, release);
-    }
-    return 0;
-}
-
-static int open_group(struct keeper *keeper, struct err *err)
-{
-    AUTO_FD int mount = -1;
-    int rc = cgroup_open_self(&mount, &keeper->self, err);
-
-    if (rc < 0) {
-        return rc;
-    }
-    cgroup_each_keeper(keeper->self, clear_leftover, 0);
-    rc = make_group(keeper, err);
-    if (rc == 0) {
-        rc = need_cgroup_file(keeper->group, "cgroup.freeze", "5.2", err);
-    }
-    if (rc == 0) {
-        rc = need_cgroup_file(keeper->group, "cgroup.kill", "5.14", err);
-    }
-    if (rc == 0 && cgroup_has_word(keeper->group, "cgroup.type", "invalid")) {
-        rc = err_set(err, EOPNOTSUPP, "our own is one of threads");
-    }
-    /* A process is not born into it without a right to our own. */
-    if (rc == 0 && faccessat(keeper->self, "cgroup.procs", W_OK, 0) < 0) {
-        rc = err_errno(err, "cgroup.procs");
-    }
-    return rc;
-}
-
-static struct control_place place_of(const struct keeper *keeper, pid_t daemon)
-{
-    return (struct control_place){
-        .self = keeper->self, .group = keeper->group, .daemon = daemon};
-}
-
 static void note_means(struct keeper *keeper)
 {
     for (unsigned i = 0; i < WIRE_CONTROLS; i++) {
@@ -178,18 +53,12 @@ static void note_means(struct keeper *keeper)
 /* Sandboxes can do without a group; `why` says what that costs. */
 static void try_group(struct keeper *keeper, struct err *why)
 {
-    if (open_group(keeper, why) == 0) {
-        const struct control_place at = place_of(keeper, getppid());
-
-        control_open(keeper->name, &at, &keeper->control, why);
+    if (group_open(&keeper->group, why) == 0) {
+        control_open(&keeper->group, getppid(), &keeper->control, why);
         note_means(keeper);
         return;
     }
     (void)err_wrap(why, -why->code, "no cgroup of our own");
-    if (keeper->group >= 0) {
-        (void)cgroup_remove(keeper->self, keeper->name);
-        cleanup_fd(&keeper->group);
-    }
 }
 
 /* A user's who is not root, or where we attach what nobody else is to see. */
@@ -276,7 +145,7 @@ static int make_sandbox(const struct keeper *keeper, const struct wire *request,
     plan.mounts = fds[WIRE_START_MOUNTS];
     plan.template = &keeper->template;
     plan.counts_pids = keeper->host.means[WIRE_CONTROL_PIDS] != WIRE_MEANS_NONE;
-    if (rc == 0 && keeper->group >= 0) {
+    if (rc == 0 && keeper->group.own >= 0) {
         rc = control_limit(&keeper->control, groups, plan.cgroup,
                            &request->quota, err);
     }
@@ -497,6 +366,40 @@ static bool await_next(const struct keeper *keeper)
     return false;
 }
 
+/* Those by controllers of version 2 went with the daemon before. */
+static void limit_again(const void *arg, const struct wire_quota *quota,
+                        const int fds[WIRE_BOX_FDS])
+{
+    const struct control *control = arg;
+    struct control_groups groups;
+    struct err ignored = ERR_INIT;
+
+    memcpy(groups.of, &fds[WIRE_BOX_GROUPS], sizeof(groups.of));
+    (void)!control_limit(control, &groups, fds[WIRE_BOX_CGROUP], quota,
+                         &ignored);
+}
+
+/* Gets ready for a daemon that has come. */
+static void resume(struct keeper *keeper)
+{
+    struct ucred peer = {.pid = 0};
+    socklen_t size = sizeof(peer);
+    struct err why = ERR_INIT;
+
+    if (keeper->group.own < 0) {
+        return;
+    }
+    (void)getsockopt(WIRE_KEEPER_FD, SOL_SOCKET, SO_PEERCRED, &peer, &size);
+    control_resume(&keeper->control, peer.pid, &why);
+    note_means(keeper);
+    keeper->ready.host = keeper->host;
+    shelf_each_box(&keeper->shelf, limit_again, &keeper->control);
+    if (why.code) {
+        (void)snprintf(keeper->ready.words, sizeof(keeper->ready.words), "%s",
+                       why.msg);
+    }
+}
+
 /* Serves a daemon, and those after it. */
 static void serve_daemons(struct keeper *keeper)
 {
@@ -519,8 +422,12 @@ static void serve_daemons(struct keeper *keeper)
         if (cradled) {
             cradle_close(&keeper->cradle);
         }
+        if (!quit) {
+            control_rest(&keeper->control);
+        }
         again = !quit && await_next(keeper);
         if (again) {
+            resume(keeper);
             rc = wire_send(WIRE_KEEPER_FD, &keeper->ready, keeper->given,
                            WIRE_READY_FDS, &err);
         }
@@ -562,8 +469,7 @@ static bool listen_for_next(void)
 int main(int argc, char **argv)
 {
     struct keeper keeper = {
-        .self = -1,
-        .group = -1,
+        .group = {.self = -1, .own = -1},
         .template = {.mounts = -1, .home = -1, .root = -1, .table = -1},
         .ready = {.type = WIRE_READY, .version = WIRE_VERSION},
         .given = {-1, -1, -1}};
@@ -577,7 +483,7 @@ int main(int argc, char **argv)
     shelf_init(&keeper.shelf);
     rc = set_up(&keeper, argc > 1, keeper.given, &why, &err);
     keeper.ready.host = keeper.host;
-    keeper.given[WIRE_READY_CGROUP] = keeper.group;
+    keeper.given[WIRE_READY_CGROUP] = keeper.group.own;
     (void)snprintf(keeper.ready.words, sizeof(keeper.ready.words), "%s",
                    why.msg);
     if (rc < 0) {
@@ -586,9 +492,8 @@ int main(int argc, char **argv)
         keeper.listens = listen_for_next();
         serve_daemons(&keeper);
     }
-    if (keeper.group >= 0) {
-        cleared = clear_group(keeper.self, keeper.group, keeper.name) &&
-                  control_close(&keeper.control);
+    if (keeper.group.own >= 0) {
+        cleared = group_close(&keeper.group) && control_close(&keeper.control);
     }
     shelf_done(&keeper.shelf);
     filter_done(&keeper.filter);

@@ -114,6 +114,19 @@ bool shelf_lives(const struct shelf *shelf)
     return false;
 }
 
+void shelf_each_box(const struct shelf *shelf, shelf_box_fn *fn,
+                    const void *arg)
+{
+    list_each(node, &shelf->items)
+    {
+        const struct item *item = container_of(node, struct item, link);
+
+        if (!item->wire.held.command) {
+            fn(arg, &item->wire.quota, item->fds);
+        }
+    }
+}
+
 int shelf_tell(const struct shelf *shelf, int sock, struct err *err)
 {
     const struct wire end = {.type = WIRE_HELD};

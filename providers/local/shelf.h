@@ -41,6 +41,15 @@ void shelf_drop(struct shelf *shelf, const struct wire_held *held);
 /** @param shelf where @return whether a box in it lives */
 bool shelf_lives(const struct shelf *shelf);
 
+/** @param arg of shelf_each_box() @param quota of the box @param fds of it, by
+ *  enum wire_box_fd; any may be -1 */
+typedef void shelf_box_fn(const void *arg, const struct wire_quota *quota,
+                          const int fds[WIRE_FD_MAX]);
+
+/** @param shelf where @param fn called with each box @param arg given to fn */
+void shelf_each_box(const struct shelf *shelf, shelf_box_fn *fn,
+                    const void *arg);
+
 /**
  * Tells all that is held.
  *
