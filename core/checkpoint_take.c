@@ -82,6 +82,20 @@ static int drop_unknown(struct session *session,
     return rc;
 }
 
+static void tell_lost(struct session *session, const struct checkpoint *c)
+{
+    static const struct caller nobody = {.pid = 0};
+    char label[CHECKPOINT_LABEL_SIZE];
+    struct err err = ERR_INIT;
+
+    checkpoint_label(c, label);
+    (void)err_set(&err, ESTALE,
+                  "checkpoint '%s' is lost: the engine does not "
+                  "have it any more",
+                  label);
+    session_fail(session, "checkpoint", 0, label, &nobody, &err);
+}
+
 /* A record whose tree is gone says what is not so. */
 static int forget_lost(struct session *session, const struct keys *keys,
                        struct err *err)
@@ -97,6 +111,9 @@ static int forget_lost(struct session *session, const struct keys *keys,
             int dropped = store_checkpoint_drop(store, session->number, &c,
                                                 c.gone ? NULL : &event, err);
 
+            if (dropped == 0 && !c.gone) {
+                tell_lost(session, &c);
+            }
             rc = dropped < 0 ? dropped : 1;
         }
     }

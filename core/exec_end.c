@@ -298,6 +298,9 @@ static void conclude(struct exec *exec, bool current)
         tell_timeout(exec, &info);
     }
     checkpoint(exec, &info, &made);
+    if (exec->job.session->registry->env.durable_power && !exec->log_err.code) {
+        (void)!exec_log_sync(exec->log, &exec->log_err);
+    }
     if (exec->log_err.code) {
         info.status = EXEC_FAILED;
         info.err = exec->log_err;

@@ -152,6 +152,29 @@ void exec_log_stop(struct exec_log *log)
     cleanup_fd(&log->idx_fd);
 }
 
+static int sync_part(const struct exec_log *log, const char *ending)
+{
+    AUTO_FD int fd = open_part(log, ending, O_RDONLY);
+
+    if (fd < 0 && errno == ENOENT) { /* There was nothing for it. */
+        return 0;
+    }
+    return fd < 0 ? -1 : fsync(fd);
+}
+
+int exec_log_sync(const struct exec_log *log, struct err *err)
+{
+    AUTO_FD int dir = open(log->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    if (dir < 0 && errno == ENOENT) {
+        return 0;
+    }
+    return dir < 0 || sync_part(log, ".log") < 0 ||
+                   sync_part(log, ".idx") < 0 || fsync(dir) < 0
+               ? err_errno(err, "cannot keep the output")
+               : 0;
+}
+
 /* Writes all it can; the bytes that were written are counted on failure too. */
 static int write_at(int fd, const void *data, size_t size, uint64_t offset,
                     size_t *done)

@@ -67,6 +67,15 @@ MUST_USE ssize_t exec_log_take(struct exec_log *log, enum command_stream stream,
 void exec_log_stop(struct exec_log *log);
 
 /**
+ * Makes the output of a command that has ended survive a power cut.
+ *
+ * @param log to which nothing is appended any more
+ * @param err filled on failure
+ * @return 0 or a negative errno
+ */
+MUST_USE int exec_log_sync(const struct exec_log *log, struct err *err);
+
+/**
  * Appends output. After a failure the log takes no more.
  *
  * @param log    started

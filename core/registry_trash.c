@@ -69,7 +69,8 @@ static void move(struct registry *registry, const char *name)
     }
 }
 
-/* A crash may have come between a session's removal and its move. */
+/* A crash may have come between a session's removal and its move, or a power
+ * cut before the database was on the disk. */
 static void move_orphans(struct registry *registry)
 {
     AUTO_FREE char *path = path_of(registry, "sessions", ".");
@@ -98,16 +99,13 @@ static void empty(void *arg)
     }
 }
 
-static void sweep(void *arg)
-{
-    move_orphans(arg);
-    empty(arg);
-}
-
 void registry_sweep(struct registry *registry)
 {
+    /* At once: where a power cut has taken sessions out of the database, the
+     * next ones get their numbers. */
+    move_orphans(registry);
     /* Without a thread the next start does it. */
-    (void)!workers_run(registry->trash, sweep, registry);
+    (void)!workers_run(registry->trash, empty, registry);
 }
 
 void registry_trash(struct registry *registry, uint64_t number)

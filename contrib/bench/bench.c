@@ -30,7 +30,7 @@
 enum {
     SURE = 2,     /* Targets that can do everything, */
     OURS = 3,     /* and those that no other program serves. */
-    MOST_S = 540, /* After the start no round begins that would end later. */
+    MOST_S = 420, /* After the start no round begins that would end later. */
 };
 
 static const struct scale scale_full = {

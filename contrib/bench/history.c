@@ -13,14 +13,14 @@
 
 enum {
     FEW = 1000,
-    TURNS_MOST = 16,
+    TURNS_FEW = 16,
+    TURNS_MANY = 4, /* A second each, where all files are looked at. */
 };
 
-/* In a directory of its own; its tree is `tree`, its copies are beside it. */
+/* In a tree that it finds filled; its copies are beside it. */
 struct way {
     const char *names[2]; /* With few files, and with many. */
-    const char *make;     /* The tree, where it is to be filled; NULL: mkdir. */
-    const char *start;    /* In the tree, as all below. */
+    const char *start;    /* NULL: nothing. */
     char *const *keep;    /* What is timed. */
     const char *undo;     /* Some files have changed before. */
 };
@@ -37,18 +37,23 @@ static char *const btrfs[] = {(char[]){"btrfs"},
                               (char[]){"../copy"},
                               NULL};
 
-static const struct way ways[] = {
+/* One after another in the same tree: what one leaves is the next one's too. */
+static const struct way ways_anywhere[] = {
+    {.names = {"cp -al, few files", "cp -al, many files"},
+     .keep = cp,
+     .undo = "rm -r ../copy"},
     {.names = {"git stash, few files", "git stash, many files"},
      .start = "git init -q && git add -A && git commit -q -m start",
      .keep = git,
      .undo = "git stash drop -q"},
-    {.names = {"cp -al, few files", "cp -al, many files"},
-     .keep = cp,
-     .undo = "rm -r ../copy"},
+    {.names = {NULL}},
+};
+
+static const struct way ways_btrfs[] = {
     {.names = {"btrfs snapshot, few files", "btrfs snapshot, many files"},
-     .make = "btrfs subvolume create tree",
      .keep = btrfs,
      .undo = "btrfs subvolume delete ../copy"},
+    {.names = {NULL}},
 };
 
 static int turn_once(const struct way *way, unsigned turn, double *us)
@@ -65,10 +70,9 @@ static int turn_once(const struct way *way, unsigned turn, double *us)
 
 static int turn_all(const struct way *way, unsigned turns, double *out)
 {
-    double us[TURNS_MOST];
-    int rc = 0;
+    double us[TURNS_FEW];
+    int rc = way->start ? shell(way->start) : 0;
 
-    turns = turns < TURNS_MOST ? turns : TURNS_MOST;
     for (unsigned turn = 0; rc == 0 && turn < turns; turn++) {
         rc = turn_once(way, turn, &us[turn]);
     }
@@ -78,7 +82,8 @@ static int turn_all(const struct way *way, unsigned turns, double *out)
     return rc;
 }
 
-static int prepare(const struct way *way, const char *top, unsigned files)
+/* Makes a tree, which is the working directory then. */
+static int prepare(const char *top, const char *make, unsigned files)
 {
     char script[512];
     int rc;
@@ -86,22 +91,20 @@ static int prepare(const struct way *way, const char *top, unsigned files)
     if (chdir(top) < 0 || mkdir("way", 0755) < 0 || chdir("way") < 0) {
         return -errno;
     }
-    rc = shell(way->make ? way->make : "mkdir tree");
+    rc = shell(make);
     if (rc == 0 && chdir("tree") < 0) {
         rc = -errno;
     }
-    if (rc == 0) {
-        snapshots_script(script, sizeof(script), files);
-        rc = shell(script);
+    if (rc < 0) {
+        return rc;
     }
-    return rc == 0 && way->start ? shell(way->start) : rc;
+    snapshots_script(script, sizeof(script), files);
+    return shell(script);
 }
 
-static double measure(const struct way *way, const char *top, unsigned files,
-                      unsigned turns)
+static double measure(const struct way *way, unsigned turns, int rc)
 {
     double us = NAN;
-    int rc = prepare(way, top, files);
 
     if (rc == 0) {
         rc = turn_all(way, turns, &us);
@@ -109,21 +112,37 @@ static double measure(const struct way *way, const char *top, unsigned files,
     if (rc < 0) {
         (void)fprintf(stderr, "bench: %s: %s\n", way->names[0], strerror(-rc));
     }
-    return chdir(top) == 0 && shell("rm -rf way") == 0 ? us : NAN;
+    return us;
+}
+
+/* In a tree of few files, and in one of many. */
+static void measure_ways(struct report *report, const struct way *ways,
+                         const char *top, const char *make)
+{
+    const unsigned files[] = {FEW, report->scale->many};
+    const unsigned most[] = {TURNS_FEW, TURNS_MANY};
+
+    for (size_t k = 0; k < ARRAY_SIZE(files); k++) {
+        const unsigned turns = report->scale->snapshots < most[k]
+                                   ? report->scale->snapshots
+                                   : most[k];
+        int rc = prepare(top, make, files[k]);
+
+        for (const struct way *way = ways; way->names[0]; way++) {
+            report_latency(report, way->names[k], measure(way, turns, rc), 0);
+        }
+        if (chdir(top) < 0 || shell("rm -rf way") < 0) {
+            return;
+        }
+    }
 }
 
 void history_measure(struct report *report, const char *scratch,
                      const char *snapshots)
 {
-    const unsigned files[] = {FEW, report->scale->many};
-
-    for (size_t i = 0; i < ARRAY_SIZE(ways); i++) {
-        const char *top = ways[i].make ? snapshots : scratch;
-
-        for (size_t k = 0; top && k < ARRAY_SIZE(files); k++) {
-            report_latency(
-                report, ways[i].names[k],
-                measure(&ways[i], top, files[k], report->scale->snapshots), 0);
-        }
+    measure_ways(report, ways_anywhere, scratch, "mkdir tree");
+    if (snapshots) {
+        measure_ways(report, ways_btrfs, snapshots,
+                     "btrfs subvolume create tree");
     }
 }

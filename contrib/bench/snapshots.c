@@ -201,17 +201,14 @@ static int begin(const char *name, int sessions, unsigned files)
     return files ? fill(files) : 0;
 }
 
-/* What has been measured is told; what has not is told to be so. */
+/* What has been measured is told; what has not is told to be so. Its files stay
+ * until all is over: to remove many takes long, and others would meet it. */
 static int end(const char *name, int sessions, int rc)
 {
     if (rc < 0) {
         (void)fprintf(stderr, "bench: session %s: %s\n", name, strerror(-rc));
     }
-    rc = write_file("status", 0, "absent\n");
-    if (rc == -EINPROGRESS) { /* It goes on while others are measured. */
-        rc = 0;
-    }
-    return rc == 0 && fchdir(sessions) < 0 ? -errno : rc;
+    return fchdir(sessions) < 0 ? -errno : 0;
 }
 
 static int measure(struct subject *subject, int sessions, unsigned turns)

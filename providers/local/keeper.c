@@ -236,6 +236,7 @@ static int mount_overlay(const struct keeper *keeper,
     struct overlay_plan plan = {.map_lower =
                                     request->map_lower && !keeper->host.one_id,
                                 .attach = keeper->attaches,
+                                .synced = request->synced,
                                 .id_base = request->id_base};
     struct wire reply = {.type = WIRE_MOUNTED, .n = request->n};
     struct err err = ERR_INIT;

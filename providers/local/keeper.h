@@ -279,6 +279,7 @@ struct overlay_plan {
     int deep;         /* so many. */
     bool map_lower;   /* Its owners become the sandbox's (idmap_copy()). */
     bool attach;      /* See overlay_copies(). */
+    bool synced;      /* What waits for the disk does. */
     uint32_t id_base; /* Host id of the sandbox's id 0. */
 };
 

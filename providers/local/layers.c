@@ -38,7 +38,7 @@ struct layer {
     uint64_t refs;
     unsigned tier;
     bool dying;  /* Is being removed: nothing brings it back. */
-    bool making; /* Is not told to be done yet. */
+    bool making; /* Is not told to be done yet, as it, or one over it. */
 };
 
 struct layers {
@@ -467,6 +467,7 @@ int layers_adopt(struct layers *layers, uint64_t parent, int dir,
         layers_unref(layers, id);
         return rc;
     }
+    layers_done(layers, id);
     *out = id;
     return 0;
 }
@@ -498,10 +499,26 @@ void layers_done(struct layers *layers, uint64_t id)
 
     mutex_lock(&layers->lock);
     layer = find_locked(layers, id);
-    if (layer) {
+    while (layer && layer->making) {
         layer->making = false;
+        layer = find_locked(layers, layer->parent);
     }
     mutex_unlock(&layers->lock);
+}
+
+uint64_t layers_complete(struct layers *layers)
+{
+    uint64_t done;
+
+    mutex_lock(&layers->lock);
+    done = layers->last;
+    for (size_t i = layers->count; i > 0; i--) {
+        if (layers->all[i - 1].making && !layers->all[i - 1].dying) {
+            done = layers->all[i - 1].id - 1;
+        }
+    }
+    mutex_unlock(&layers->lock);
+    return done;
 }
 
 int layers_chain(struct layers *layers, uint64_t top, uint64_t **out,

@@ -70,8 +70,13 @@ MUST_USE int layers_make(struct layers *layers, uint64_t parent, unsigned tier,
  */
 bool layers_filled(struct layers *layers, uint64_t parent, uint64_t *out);
 
-/** @param layers the store @param id of a layer that is written now */
+/** @param layers the store @param id of a layer that is written now, as those
+ *  below it */
 void layers_done(struct layers *layers, uint64_t id);
+
+/** @param layers the store @return an id: all up to it are written as they are
+ *  to be */
+uint64_t layers_complete(struct layers *layers);
 
 /* Layers of one tier. */
 struct layers_tier {

@@ -490,7 +490,8 @@ static int send_mount(struct link *link, const struct request *request,
                         .code = (int32_t)overlay->deep,
                         .n = ++link->requests,
                         .id_base = overlay->id_base,
-                        .map_lower = overlay->map_lower};
+                        .map_lower = overlay->map_lower,
+                        .synced = overlay->synced};
     int fds[WIRE_FD_MAX];
     int given[WIRE_MOUNT_FDS] = {[WIRE_MOUNT_LOWER] = overlay->lower,
                                  [WIRE_MOUNT_UPPER] = overlay->upper,

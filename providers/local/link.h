@@ -155,6 +155,7 @@ struct link_overlay {
     const uint64_t *chain; /* and those between, from the top one down: */
     size_t deep;           /* so many. */
     bool map_lower;        /* Its owners become the sandbox's. */
+    bool synced;           /* What waits for the disk does. */
     uint32_t id_base;
 };
 

@@ -11,6 +11,7 @@
 #include "providers/local/snapshots.h"
 #include "providers/local/volume.h"
 #include "providers/local/watch.h"
+#include "providers/local/written.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -132,7 +133,13 @@ static void close_files(struct local *local)
 {
     snapshots_close(local->snapshots);
     volumes_free(local->volumes);
+    written_close(local->written);
     layers_close(local->layers);
+}
+
+static uint64_t complete_layer(void *arg)
+{
+    return layers_complete(arg);
 }
 
 /* Workspaces and their checkpoints. */
@@ -144,11 +151,17 @@ static int open_files(struct local *local, const struct provider_env *env,
     int rc = layers_open(env->state_dir, &local->layers, err);
 
     if (rc == 0) {
-        rc = volumes_new(local->link, local->layers, &local->volumes);
+        rc = volumes_new(local->link, local->layers, env->durable_power,
+                         &local->volumes);
         rc = rc < 0 ? err_no_memory(err) : 0;
     }
     if (rc == 0) {
+        rc = written_open(layers_dir(local->layers), complete_layer,
+                          local->layers, &local->written, err);
+    }
+    if (rc == 0) {
         parts.layers = local->layers;
+        parts.written = local->written;
         parts.volumes = local->volumes;
         rc = snapshots_open(&parts, &local->snapshots, err);
     }

@@ -17,6 +17,7 @@ struct link;
 struct layers;
 struct snapshots;
 struct volumes;
+struct written;
 struct watch;
 
 struct local {
@@ -24,6 +25,7 @@ struct local {
     struct loop *loop;
     struct link *link;
     struct layers *layers;
+    struct written *written; /* Of the layers. */
     struct volumes *volumes;
     struct snapshots *snapshots;
     struct watch *watch;

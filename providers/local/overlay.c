@@ -67,8 +67,9 @@ size_t overlay_list_options(const struct overlay_plan *plan, int lower,
     if (are_apart(plan, lower)) {
         out[n++] = (struct overlay_option){"xino", "on"};
     }
-    /* What was written is the kernel's, so that our end loses none of it. */
-    if (plan->upper >= 0) {
+    /* What was written is the kernel's, so that our end loses none of it; for
+     * the disk nothing waits then, fsync() neither. */
+    if (plan->upper >= 0 && !plan->synced) {
         out[n++] = (struct overlay_option){"volatile", NULL};
     }
     return n;

@@ -3,6 +3,7 @@
 
 #include "core/buf.h"
 #include "core/cleanup.h"
+#include "providers/local/boot.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,8 +16,7 @@
 #define SEEN_NEW "seen.new"
 
 enum {
-    VERSION = 1,
-    BOOT_SIZE = 40,
+    VERSION = 2,
     SIZE_MAX_KEPT = 256 * 1024 * 1024
 };
 
@@ -44,17 +44,6 @@ struct node_record {
     uint8_t loose;
     uint8_t unused[7];
 };
-
-static void read_boot(char out[BOOT_SIZE])
-{
-    AUTO_FD int fd =
-        open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-    ssize_t n;
-
-    memset(out, 0, BOOT_SIZE);
-    n = fd < 0 ? -1 : read(fd, out, BOOT_SIZE - 1);
-    out[n < 0 ? 0 : n] = '\0';
-}
 
 /* ---- Writing ---- */
 
@@ -132,7 +121,7 @@ void seen_write(int dir, const struct snapshot_state *state)
     struct buf buf = BUF_INIT(SIZE_MAX_KEPT);
     int rc;
 
-    read_boot(head.boot);
+    boot_read(head.boot);
     rc = buf_add(&buf, &head, sizeof(head));
     if (rc == 0) {
         rc = add_tree(&buf, state->tree);
@@ -249,7 +238,7 @@ struct snapshot_state *seen_read(int dir)
     struct head_record head;
     char boot[BOOT_SIZE];
 
-    read_boot(boot);
+    boot_read(boot);
     if (fd < 0 || read(fd, &head, sizeof(head)) != (ssize_t)sizeof(head) ||
         head.version != VERSION || memcmp(head.boot, boot, BOOT_SIZE) != 0 ||
         head.size > SIZE_MAX_KEPT) {

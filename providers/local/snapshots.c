@@ -8,6 +8,7 @@
 #include "providers/local/tick.h"
 #include "providers/local/volume.h"
 #include "providers/local/volume_priv.h"
+#include "providers/local/written.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -69,13 +70,35 @@ void snapshots_discard(struct snapshots *snapshots, int dir, const char *name)
 
 /* ---- The start ---- */
 
-static int ref_key(void *arg, uint64_t key, uint64_t layer)
-{
-    struct snapshots *snapshots = arg;
+struct loading {
+    struct snapshots *snapshots;
+    int dir; /* Of a session. */
+    struct err *err;
+};
 
-    (void)key;
-    (void)layers_ref(snapshots->layers, layer);
+/* A checkpoint that may not show what was is none. */
+static int load_key(void *arg, uint64_t key, uint64_t layer)
+{
+    const struct loading *loading = arg;
+    struct layers *layers = loading->snapshots->layers;
+
+    if (written_lost(loading->snapshots->written, layer)) {
+        return head_drop_key(loading->dir, key, loading->err);
+    }
+    (void)layers_ref(layers, layer);
     return 0;
+}
+
+/* A workspace over what may not show what was is lost. */
+static int lose_head(struct snapshots *snapshots, int dir, struct head *head,
+                     struct err *err)
+{
+    char upper[HEAD_NAME_SIZE];
+
+    head_upper(head, upper);
+    snapshots_discard(snapshots, dir, upper);
+    head->top = 0;
+    return head_write(dir, head, err);
 }
 
 static bool begins_with(const char *name, const char *with)
@@ -151,6 +174,7 @@ static int load_session(struct snapshots *snapshots, int sessions,
 {
     AUTO_FD int dir =
         openat(sessions, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    struct loading loading = {.snapshots = snapshots, .dir = dir, .err = err};
     struct head head;
     bool cut = false;
     int rc = dir < 0 ? err_errno(err, "a session's directory")
@@ -163,6 +187,10 @@ static int load_session(struct snapshots *snapshots, int sessions,
     if (rc == 0) {
         rc = undo_look(dir, &head, err);
     }
+    if (rc == 0 && written_lost(snapshots->written, head.top)) {
+        cut = true;
+        rc = lose_head(snapshots, dir, &head, err);
+    }
     if (rc < 0) {
         return rc;
     }
@@ -170,7 +198,7 @@ static int load_session(struct snapshots *snapshots, int sessions,
     if (head.top || cut) {
         clean(snapshots, dir, &head);
     }
-    return head_each_key(dir, ref_key, snapshots, err);
+    return head_each_key(dir, load_key, &loading, err);
 }
 
 /* Without knowing what all sessions need nothing may be let go. */
@@ -211,6 +239,7 @@ int snapshots_open(const struct snapshots_parts *parts, struct snapshots **out,
     }
     snapshots->layers = parts->layers;
     snapshots->volumes = parts->volumes;
+    snapshots->written = parts->written;
     snapshots->durable = parts->durable;
     snapshots->coarse = tick_is_coarse(layers_dir(parts->layers));
     mutex_init(&snapshots->lock);
@@ -228,6 +257,9 @@ int snapshots_open(const struct snapshots_parts *parts, struct snapshots **out,
         return rc;
     }
     rc = load(snapshots, parts->state_dir, err);
+    if (rc == 0) {
+        rc = written_begin(parts->written, parts->durable, err);
+    }
     if (rc < 0) {
         snapshots_close(snapshots);
         return rc;
@@ -290,6 +322,7 @@ int snapshots_drop(struct snapshots *snapshots, const struct sandbox *sandbox,
     }
     if (rc == 0) {
         layers_unref(snapshots->layers, layer);
+        rc = snapshots->durable ? head_sync(dir, err) : 0;
     }
     return rc;
 }
@@ -351,6 +384,7 @@ int snapshots_forget(struct snapshots *snapshots, const struct sandbox *sandbox,
     }
     if (rc == 0) {
         layers_unref(snapshots->layers, head.top);
+        rc = snapshots->durable ? head_sync(dir, err) : 0;
     }
     return rc;
 }

@@ -18,13 +18,15 @@
 struct layers;
 struct snapshots;
 struct volumes;
+struct written;
 
 /* What they work with; borrowed. */
 struct snapshots_parts {
     const char *state_dir;
     struct layers *layers; /* Just opened. */
     struct volumes *volumes;
-    bool durable; /* Survives a power cut. */
+    struct written *written; /* Of the layers. */
+    bool durable;            /* Survives a power cut. */
 };
 
 /**

@@ -23,6 +23,7 @@ struct snapshot_state {
 struct snapshots {
     struct layers *layers;
     struct volumes *volumes;
+    struct written *written;
     bool durable;
     bool coarse;   /* Times of files (tick.h). */
     uint64_t *cut; /* Sessions; see snapshots_was_cut(). */

@@ -17,6 +17,7 @@
 #include "providers/local/tick.h"
 #include "providers/local/volume.h"
 #include "providers/local/volume_priv.h"
+#include "providers/local/written.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -420,6 +421,7 @@ static int publish(struct taking *taking)
 
     crash_point("local-take-laid");
     if (rc == 0) {
+        layers_done(snapshots->layers, taking->layer);
         rc =
             head_add_key(taking->dir, taking->ask->key, taking->layer,
                          is_as_old(taking) ? taking->old->key : 0, taking->err);
@@ -490,6 +492,9 @@ int snapshots_take(struct snapshots *snapshots, const struct sandbox *sandbox,
         }
         if (rc == 0) {
             keep(&taking);
+            if (!snapshots->durable) {
+                written_later(snapshots->written);
+            }
             count_by_trees(&taking);
             snapshots_join(snapshots, sandbox, taking.head.top);
             *out = (struct snapshot_made){.changed = taking.sum.changed,

@@ -30,12 +30,14 @@ struct volume {
 struct volumes {
     struct link *link;
     struct layers *layers;
+    bool synced; /* See volumes_new(). */
     struct mutex lock;
     struct cond mounted;
     struct list all GUARDED; /* by lock */
 };
 
-int volumes_new(struct link *link, struct layers *layers, struct volumes **out)
+int volumes_new(struct link *link, struct layers *layers, bool synced,
+                struct volumes **out)
 {
     struct volumes *volumes = calloc(1, sizeof(*volumes));
 
@@ -44,6 +46,7 @@ int volumes_new(struct link *link, struct layers *layers, struct volumes **out)
     }
     volumes->link = link;
     volumes->layers = layers;
+    volumes->synced = synced;
     mutex_init(&volumes->lock);
     cond_init(&volumes->mounted);
     list_init(&volumes->all);
@@ -115,6 +118,7 @@ static int mount_head(struct volumes *volumes, const struct sandbox *sandbox,
     struct link_overlay overlay = {.upper = -1,
                                    .work = -1,
                                    .layers = layers_dir(volumes->layers),
+                                   .synced = volumes->synced,
                                    .id_base = ids.base};
     AUTO_FREE uint64_t *chain = NULL;
     AUTO_FD int upper = -1;
@@ -432,13 +436,30 @@ static int make(struct volumes *volumes, const struct sandbox *sandbox, int dir,
     return rc;
 }
 
+/* What is to be written in, and that it is there: a database on the same disk
+ * that waits for its own files does not wait for others. */
+static int sync_made(const struct sandbox *sandbox, int dir, struct err *err)
+{
+    AUTO_FD int written = volume_open_written(sandbox->dir);
+
+    return written < 0 || fsync(written) < 0 || fsync(dir) < 0
+               ? err_errno(err, "cannot sync the workspace")
+               : 0;
+}
+
 int volume_make(struct volumes *volumes, const struct sandbox *sandbox,
                 const struct limits *limits, struct err *plain, struct err *err)
 {
     AUTO_FD int dir = volume_dir(sandbox, err);
+    AUTO_FD int made = -1;
+    int rc = 0;
 
     err_clear(plain);
-    return dir < 0 ? dir : make(volumes, sandbox, dir, limits, plain, err);
+    made = dir < 0 ? dir : make(volumes, sandbox, dir, limits, plain, err);
+    if (made >= 0 && volumes->synced) {
+        rc = sync_made(sandbox, dir, err);
+    }
+    return made < 0 || rc < 0 ? -err->code : TAKE_FD(made);
 }
 
 void volume_forget(struct volumes *volumes, uint64_t number)

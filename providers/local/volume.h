@@ -23,10 +23,11 @@ struct volumes;
 /**
  * @param link   borrowed; makes the mounts
  * @param layers borrowed; lie below
+ * @param synced whether what waits for the disk does, as fsync() says it
  * @param out    no volumes, on success
  * @return 0 or -ENOMEM
  */
-MUST_USE int volumes_new(struct link *link, struct layers *layers,
+MUST_USE int volumes_new(struct link *link, struct layers *layers, bool synced,
                          struct volumes **out);
 /** @param volumes freed, and with it the mounts; NULL is fine */
 void volumes_free(struct volumes *volumes);

@@ -7,8 +7,8 @@
  *   daemon: WIRE_START {enum wire_start_fd}, id_base, quota, n
  *   keeper: WIRE_STARTED {enum wire_started_fd}, n, words: the name of its
  *           groups of version 1; or WIRE_FAILED, n
- *   daemon: WIRE_MOUNT {enum wire_mount_fd}, id_base, map_lower, n, code: how
- *           many layers
+ *   daemon: WIRE_MOUNT {enum wire_mount_fd}, id_base, map_lower, synced, n,
+ *           code: how many layers
  *   keeper: WIRE_MOUNTED {the overlay} or WIRE_FAILED, n
  *   daemon: WIRE_MOVE {enum wire_move_fd}, n: a sandbox's workspace becomes
  *           another mount
@@ -53,7 +53,7 @@
 
 /* Of this file. A keeper of another one cannot be taken over. */
 enum {
-    WIRE_VERSION = 2
+    WIRE_VERSION = 3
 };
 
 /* The keeper's end of its socket, as it is started; where it has an argument,
@@ -163,7 +163,8 @@ struct wire {
     int64_t pid;
     int64_t at_us;      /* By the wall clock. */
     uint32_t id_base;   /* Host id of the sandbox's id 0. */
-    uint32_t map_lower; /* Not 0: see struct overlay_plan. */
+    uint32_t map_lower; /* Not 0: see struct overlay_plan; */
+    uint32_t synced;    /* and this. */
     uint32_t fds;       /* Which of the fds come along, a bit each. */
     uint32_t version;   /* Of the keeper, in WIRE_READY. */
     struct wire_host host;

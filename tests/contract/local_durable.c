@@ -251,6 +251,111 @@ static void what_was_there_stays_until_a_restore_is_on_the_disk(void **state)
     model_end(&model);
 }
 
+static int drop(struct model *model, uint64_t key)
+{
+    struct err err = ERR_INIT;
+
+    return provider_snapshot_drop(model->bench->provider, &model->box.sandbox,
+                                  key, bench_limits(model->bench), &err);
+}
+
+static void a_new_workspace_waits_for_the_disk(void **state)
+{
+    struct model model;
+
+    open_with(*state, true);
+    make(*state, &model);
+    assert_true(disk.names > 0);
+    model_end(&model);
+}
+
+static void a_drop_waits_for_the_disk(void **state)
+{
+    struct model model;
+
+    open_with(*state, true);
+    make(*state, &model);
+    model_take(&model, 1);
+    model_take(&model, 2);
+    reset();
+    assert_int_equal(drop(&model, 1), 0);
+    assert_true(disk.names > 0);
+    atomic_store(&disk.fail_names, true);
+    assert_int_equal(drop(&model, 2), -EIO);
+    reset();
+    assert_int_equal(drop(&model, 2), 0); /* Again. */
+    model_end(&model);
+}
+
+static void what_waits_for_the_disk_in_a_workspace_does(void **state)
+{
+    static const char is_volatile[] =
+        "grep ' /workspace overlay ' /proc/mounts | grep -q volatile";
+    struct model model;
+
+    open_with(*state, true);
+    make(*state, &model);
+    assert_int_equal(bench_sh(*state, &model.box, is_volatile, ""), 1);
+    model_end(&model);
+    open_with(*state, false);
+    make(*state, &model);
+    assert_int_equal(bench_sh(*state, &model.box, is_volatile, ""), 0);
+    model_end(&model);
+}
+
+/* It is up again, and all after the layer of a checkpoint was in memory alone.
+ */
+static void go_down(struct model *model, uint64_t key)
+{
+    char path[BENCH_PATH + 64];
+    char text[64];
+    ssize_t size;
+
+    watch_key(model, key);
+    size = readlink(disk.watched, text, sizeof(text) - sizeof(".another"));
+    assert_true(size > 0);
+    (void)snprintf(text + size, sizeof(text) - (size_t)size, ".another");
+    provider_close(model->bench->provider);
+    (void)snprintf(path, sizeof(path), "%s/layers/written", model->bench->dir);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(symlink(text, path), 0);
+    bench_open_again(model->bench);
+}
+
+static enum provider_state status_of(struct model *model)
+{
+    enum provider_state out = PROVIDER_RUNNING;
+    struct err err = ERR_INIT;
+
+    assert_int_equal(provider_status(model->bench->provider,
+                                     &model->box.sandbox,
+                                     bench_limits(model->bench), &out, &err),
+                     0);
+    return out;
+}
+
+static void a_power_cut_takes_what_nobody_waited_for(void **state)
+{
+    struct model model;
+    struct model fork;
+
+    open_with(*state, false);
+    make(*state, &model);
+    model_take(&model, 1);
+    assert_int_equal(bench_sh(*state, &model.box, "echo two >two", ""), 0);
+    model_take(&model, 2);
+    model_fork(&model, 2, &fork);
+    go_down(&model, 1);
+    assert_true(has_key(&model, 1));
+    assert_false(has_key(&model, 2));
+    assert_int_equal(status_of(&fork), PROVIDER_LOST);
+    assert_int_equal(status_of(&model), PROVIDER_PAUSED);
+    model_restore(&model, 1);
+    model_check_now(&model, 1);
+    model_end(&fork);
+    model_end(&model);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -259,6 +364,10 @@ int main(void)
         cmocka_unit_test(a_disk_that_fails_fails_a_checkpoint),
         cmocka_unit_test(a_restore_waits_for_the_disk),
         cmocka_unit_test(what_was_there_stays_until_a_restore_is_on_the_disk),
+        cmocka_unit_test(a_new_workspace_waits_for_the_disk),
+        cmocka_unit_test(a_drop_waits_for_the_disk),
+        cmocka_unit_test(what_waits_for_the_disk_in_a_workspace_does),
+        cmocka_unit_test(a_power_cut_takes_what_nobody_waited_for),
     };
 
     bench_use("local");

@@ -57,6 +57,7 @@ void fixture_open(struct fixture *fixture, const char *provider)
         .gid = getegid(),
         .loop = fixture->loop,
         .on_unmount = fixture->on_unmount,
+        .durable_power = fixture->durable_power,
         .execs_keep = fixture->execs_keep,
         .hooks = {.arg = fixture,
                   .changed = on_changed,

@@ -16,7 +16,8 @@ struct fixture {
     struct loop *loop;
     struct registry *registry;
     unsigned execs_keep;          /* From the next fixture_open() on. */
-    enum registry_end on_unmount; /* Of the next fixture_open(). */
+    enum registry_end on_unmount; /* Of the next fixture_open(), */
+    bool durable_power;           /* and this. */
     atomic_uint left;             /* Calls of the hook. */
     atomic_uint changed;          /* Calls of the hooks. */
     atomic_uint news;
