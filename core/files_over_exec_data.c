@@ -14,7 +14,6 @@ enum {
     PIECE = 8 * 1024 * 1024,  /* Of a large file in one script. */
     WHOLE = 32 * 1024 * 1024, /* Up to this read_file and write_file do it. */
     TRIES = 3,                /* For a file that others write meanwhile. */
-    KIB = 1024,
 };
 
 /* One file, in the middle of a slot. */
@@ -398,7 +397,7 @@ struct save {
     char atime[48];
     char mtime[48];
     char was[72];
-    char need[24];
+    char size[24];
     struct buf data; /* Of a small one. */
 };
 
@@ -473,7 +472,7 @@ static void describe(const struct provider_put *put, uint64_t size,
     *out = (struct save){.was = "any"};
     buf_init(&out->data, OVER_SMALL + 1);
     (void)snprintf(out->name, sizeof(out->name), "%s", put->half);
-    print(out->need, size / KIB);
+    print(out->size, size);
     if (put->mask & PROVIDER_ATTR_MODE) {
         (void)snprintf(out->mode, sizeof(out->mode), "%o",
                        put->attr.st_mode & 07777U);
@@ -519,7 +518,7 @@ static int commit(struct work *work, const struct save *save, bool along,
 {
     const char *const more[] = {save->name,  along ? "along" : "", save->mode,
                                 save->atime, save->mtime,          save->was,
-                                save->need};
+                                save->size};
     struct buf text = BUF_INIT(OVER_RECORD);
     struct over *over = &work->over;
     const char *name;

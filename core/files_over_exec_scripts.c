@@ -246,7 +246,8 @@ const char over_get_many[] =
 
 /* $3: a name for the new file beside the old; $4: whether its bytes come
  * along; $5 mode, $6 atime, $7 mtime, or none; $8: what the file must be:
- * `any`, `none`, or its size and mtime; $9: KiB that it needs.
+ * `any`, `none`, or its size and mtime; $9: its new size: whoever is killed
+ * while he hands the bytes over must not be taken for their end.
  * What has several names keeps them, and is written in its place. */
 const char over_put[] =
     PLACE "t=./$3 mode=$5\n"
@@ -267,7 +268,7 @@ const char over_put[] =
           "[ -L \"$f\" ] && end $ELOOP\n"
           "[ -d \"$f\" ] && end $EISDIR\n"
           "same \"$8\"\n"
-          "need=$9 links=1\n"
+          "size=$9 need=$(($9 / 1024)) links=1\n"
           "if [ -e \"$f\" ]; then\n"
           "    set -- \"$@\" $(stat -c '%h %a %u:%g' \"$f\")\n"
           "    links=${10} mode=${mode:-${11}} owner=${12}\n"
@@ -279,6 +280,7 @@ const char over_put[] =
           "        stuck\n"
           "    }\n"
           "fi\n"
+          "[ \"$(stat -c %s \"$t\" 2>/dev/null)\" = \"$size\" ] || end $EIO\n"
           "if [ \"$links\" -gt 1 ]; then\n"
           "    { cat \"$t\" >\"$f\"; } 2>/dev/null || end $EIO\n"
           "    rm -f \"$t\"\n"

@@ -252,6 +252,20 @@ static int write_all(int fd, const char *data, size_t size, uint64_t offset,
     return 0;
 }
 
+/* What is cached, and can be had again, gives way. */
+static int put_bytes(const struct remote_stage *stage, const char *data,
+                     size_t size, uint64_t offset, struct err *err)
+{
+    int rc = write_all(stage->fd, data, size, offset, err);
+
+    if (rc == -ENOSPC || rc == -EDQUOT) {
+        remote_data_clear(remote_tree(stage->node)->data);
+        err_clear(err);
+        rc = write_all(stage->fd, data, size, offset, err);
+    }
+    return rc;
+}
+
 /* Brings a chunk here that is to be changed in part. */
 static int load_chunk(struct remote_stage *stage, uint64_t chunk,
                       const struct limits *limits, struct err *err)
@@ -266,7 +280,7 @@ static int load_chunk(struct remote_stage *stage, uint64_t chunk,
         return err_no_memory(err);
     }
     n = read_theirs(stage, bytes, size, at, limits, err);
-    n = n < 0 ? n : write_all(stage->fd, bytes, size, at, err);
+    n = n < 0 ? n : put_bytes(stage, bytes, size, at, err);
     free(bytes);
     return (int)n;
 }
@@ -415,7 +429,7 @@ int remote_stage_write(struct remote_stage *stage, const void *data,
         rc = take_chunks(stage, offset, size, limits, err);
     }
     if (rc == 0) {
-        rc = write_all(stage->fd, data, size, offset, err);
+        rc = put_bytes(stage, data, size, offset, err);
         if (rc < 0) { /* Nothing of it shows behind the end, later. */
             (void)!ftruncate(stage->fd, end);
         }

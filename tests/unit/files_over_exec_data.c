@@ -180,6 +180,20 @@ static void a_put_spares_what_somebody_else_wrote(void **state)
     nothing_but(sh, 2);
 }
 
+/* As when who sends it is killed. */
+static void a_put_that_is_cut_changes_nothing(void **state)
+{
+    struct shell_provider *sh = *state;
+    struct provider_put any = {.mask = 0};
+
+    put_text(sh, "f", "old");
+    sh->cut = 2;
+    assert_int_equal(put(sh, "f", "newer", 5, &any), -EIO);
+    sh->cut = 0;
+    expect_text(sh, "f", "old");
+    nothing_but(sh, 1);
+}
+
 static void a_put_that_fails_leaves_nothing(void **state)
 {
     struct shell_provider *sh = *state;
@@ -258,6 +272,7 @@ int main(void)
         SHELL_TEST(a_put_keeps_what_it_is_not_told),
         SHELL_TEST(a_put_keeps_other_names),
         SHELL_TEST(a_put_spares_what_somebody_else_wrote),
+        SHELL_TEST(a_put_that_is_cut_changes_nothing),
         SHELL_TEST(a_put_that_fails_leaves_nothing),
     };
     int failed = 0;

@@ -65,8 +65,10 @@ static int shell_run(struct provider *provider, const struct sandbox *sandbox,
                      struct err *err)
 {
     struct shell_provider *shell = shell_of(provider);
-    AUTO_FD int in =
-        memory_file(script->input ? script->input : "", script->input_size);
+    size_t input = shell->cut && shell->cut < script->input_size
+                       ? shell->cut
+                       : script->input_size;
+    AUTO_FD int in = memory_file(script->input ? script->input : "", input);
     AUTO_FD int got = memory_file("", 0);
     char piece[4096];
     size_t size = 0;

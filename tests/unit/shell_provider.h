@@ -27,6 +27,7 @@ struct shell_provider {
     unsigned runs;    /* Scripts so far, */
     unsigned files;   /* and whole files. */
     struct stat made; /* What the last one made. */
+    size_t cut;       /* Bytes of a script's input that come; 0: all. */
     int broken;       /* Errno of all whole files; 0: none. */
 };
 

@@ -443,6 +443,30 @@ static void a_full_disk_loses_nothing(void **state)
     free(bytes);
 }
 
+/* And to what is written. */
+static void a_cache_takes_no_room_from_what_is_written(void **state)
+{
+    struct fixture *fx = *state;
+    struct ws_file *file;
+    char *bytes;
+
+    if (!fx) {
+        skip();
+    }
+    bytes = big_text();
+    remote_fixture_write_there(fx, "read", bytes);
+    fixture_expect(fx, "read", bytes);
+    file = make(fx, "f");
+    assert_int_equal(ws_write(file, bytes, BIG, 0, &fx->ctx, &fx->err), BIG);
+    /* More than there is: said at once, and what was there stays. */
+    assert_int_equal(ws_write(file, bytes, BIG, BIG, &fx->ctx, &fx->err),
+                     -ENOSPC);
+    assert_int_equal(ws_fsync(file, false, &fx->ctx, &fx->err), 0);
+    ws_close(file);
+    remote_fixture_expect_there(fx, "f", bytes);
+    free(bytes);
+}
+
 /* Where there is no room at all that is said of each. */
 static void what_cannot_be_kept_is_named(void **state)
 {
@@ -503,6 +527,9 @@ int main(void)
         ONE(what_makes_no_sense_is_put_aside_and_named),
         cmocka_unit_test_setup_teardown(a_full_disk_loses_nothing,
                                         small_disk_setup, small_disk_teardown),
+        cmocka_unit_test_setup_teardown(
+            a_cache_takes_no_room_from_what_is_written, small_disk_setup,
+            small_disk_teardown),
         cmocka_unit_test_setup_teardown(what_cannot_be_kept_is_named,
                                         small_disk_setup, small_disk_teardown),
     };
