@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/sendfile.h>
 #include <unistd.h>
 
 enum {
@@ -60,12 +61,15 @@ static int put_at_once(const struct sending *to, const char *path,
     return (int)remote_end(r, rc, err);
 }
 
-static int put(const struct sending *to, const char *path,
-               const struct stat *was, struct stat *now, struct err *err)
+/* Puts the bytes of an fd, with the attributes that the stage has now. While a
+ * copy is sent others may add to the stage. */
+static int put_fd(const struct sending *to, const char *path, int fd,
+                  const struct stat *was, struct stat *now, struct err *err)
 {
-    const struct remote_stage *stage = to->stage;
+    struct remote_stage *stage = to->stage;
+    const bool shared = fd != stage->fd;
     struct remote_half half;
-    const struct provider_put what = {.fd = stage->fd,
+    const struct provider_put what = {.fd = fd,
                                       .was = was,
                                       .half = half.name,
                                       .mask = stage->mask,
@@ -73,12 +77,68 @@ static int put(const struct sending *to, const char *path,
     int rc;
 
     memset(now, 0, sizeof(*now));
+    if (shared) {
+        remote_stage_share(stage);
+    }
     remote_half_begin(to->r, path, &half);
     rc = to->r->files->put
              ? put_at_once(to, path, &what, now, err)
              : remote_put_by_calls(to->r, path, &what, to->limits, now, err);
     remote_half_end(to->r, &half, rc);
+    if (shared) {
+        remote_stage_unshare(stage);
+    }
     return rc;
+}
+
+static int put(const struct sending *to, const char *path,
+               const struct stat *was, struct stat *now, struct err *err)
+{
+    return put_fd(to, path, to->stage->fd, was, now, err);
+}
+
+/* Whether others may add to it, too, while it is sent. */
+static bool is_shared(const struct sending *to)
+{
+    const struct remote_stage *stage = to->stage;
+
+    return stage->appended && !stage->path && to->r->files->put &&
+           stage->attr.st_size <= WHOLE_MOST;
+}
+
+/* Returns an fd. */
+static int copy_of(const struct remote_stage *stage, struct err *err)
+{
+    AUTO_FD int fd =
+        remote_private_file(remote_tree(stage->node)->sandbox.dir, err);
+    off_t done = 0;
+
+    if (fd < 0) {
+        return fd;
+    }
+    while (done < stage->attr.st_size) {
+        ssize_t n = sendfile(fd, stage->fd, &done,
+                             (size_t)(stage->attr.st_size - done));
+
+        if (n <= 0) {
+            errno = n < 0 ? errno : EIO;
+            return err_errno(err, "cannot copy what is staged");
+        }
+    }
+    return TAKE_FD(fd);
+}
+
+/* Sends a copy: what others add meanwhile goes with the next call, so that of
+ * many who add lines each waits for two calls, and not for everybody's. */
+static int put_copy(const struct sending *to, struct stat *now, struct err *err)
+{
+    const struct remote_stage *stage = to->stage;
+    const struct stat was = stage->was;
+    AUTO_FD int copy = copy_of(stage, err);
+
+    return copy < 0
+               ? copy
+               : put_fd(to, to->path, copy, stage->any ? NULL : &was, now, err);
 }
 
 static int put_whole(const struct sending *to, struct stat *now,
@@ -87,8 +147,11 @@ static int put_whole(const struct sending *to, struct stat *now,
     struct remote_stage *stage = to->stage;
     int rc = remote_stage_fill(stage, to->limits, err);
 
-    return rc < 0
-               ? rc
+    if (rc < 0) {
+        return rc;
+    }
+    return is_shared(to)
+               ? put_copy(to, now, err)
                : put(to, to->path, stage->any ? NULL : &stage->was, now, err);
 }
 
@@ -368,8 +431,10 @@ static void keep_chunks(const struct sending *to, const struct stat *now)
         ((uint64_t)now->st_size + REMOTE_CHUNK - 1) / REMOTE_CHUNK;
 
     for (uint64_t i = 0; bytes && stage->whole && i < chunks; i++) {
-        ssize_t n =
-            pread(stage->fd, bytes, REMOTE_CHUNK, (off_t)(i * REMOTE_CHUNK));
+        uint64_t left = (uint64_t)now->st_size - i * REMOTE_CHUNK;
+        ssize_t n = pread(stage->fd, bytes,
+                          left < REMOTE_CHUNK ? (size_t)left : REMOTE_CHUNK,
+                          (off_t)(i * REMOTE_CHUNK));
 
         if (n <= 0) {
             return;
@@ -395,6 +460,7 @@ int remote_send_entered(struct remote_stage *stage, const struct limits *limits,
     if (rc < 0) {
         return rc;
     }
+    stage->grown = false;
     rc = send_content(&to, &now, err);
     if (rc == -ESTALE || (rc == -ENOENT && !stage->fresh)) {
         rc = collide(&to, &now, err);
@@ -428,7 +494,7 @@ static int send_node(struct remote_node *node, const struct limits *limits,
 {
     struct remote_stage *stage = NULL;
     struct limits mine = *limits;
-    int rc = remote_stage_enter(node, false, limits, &stage, err);
+    int rc = remote_stage_enter(node, REMOTE_FIND, limits, &stage, err);
 
     if (rc < 0 || !stage) {
         return rc;

@@ -37,7 +37,7 @@ void remote_stage_leave(struct remote_stage *stage, bool end)
 
     mutex_lock(&r->base.lock);
     stage->busy = false;
-    end = end || !node->opens;
+    end = (end || !node->opens) && !stage->sending;
     if (end) {
         node->stage = NULL;
         list_remove(&stage->link);
@@ -85,21 +85,26 @@ static int begin_of_theirs(struct remote_stage *stage,
     return 0;
 }
 
+static bool may_enter(const struct remote_stage *stage, unsigned how)
+{
+    return !stage->busy && (!stage->sending || (how & REMOTE_BESIDE));
+}
+
 /* Waits for one that is there; NULL where none is and none is to be made. */
-static int wait_to_enter(struct remote *r, struct remote_node *node, bool make,
-                         const struct limits *limits, struct remote_stage **out,
-                         bool *made, struct err *err)
+static int wait_to_enter(struct remote *r, struct remote_node *node,
+                         unsigned how, const struct limits *limits,
+                         struct remote_stage **out, bool *made, struct err *err)
 {
     int rc = 0;
 
     *made = false;
     mutex_lock(&r->base.lock);
-    while (rc == 0 && node->stage && node->stage->busy) {
+    while (rc == 0 && node->stage && !may_enter(node->stage, how)) {
         rc = remote_wait(r, limits, err);
     }
     if (rc == 0 && node->stage) {
         node->stage->busy = true;
-    } else if (rc == 0 && make) {
+    } else if (rc == 0 && (how & REMOTE_MAKE)) {
         *made = attach(r, node) != NULL;
         rc = *made ? 0 : err_no_memory(err);
     }
@@ -108,14 +113,14 @@ static int wait_to_enter(struct remote *r, struct remote_node *node, bool make,
     return rc;
 }
 
-int remote_stage_enter(struct remote_node *node, bool make,
+int remote_stage_enter(struct remote_node *node, unsigned how,
                        const struct limits *limits, struct remote_stage **out,
                        struct err *err)
 {
     struct remote_stage *stage;
     bool made;
-    int rc = wait_to_enter(remote_tree(node), node, make, limits, &stage, &made,
-                           err);
+    int rc =
+        wait_to_enter(remote_tree(node), node, how, limits, &stage, &made, err);
 
     if (rc == 0 && made) {
         rc = begin_of_theirs(stage, limits, err);
@@ -439,6 +444,7 @@ int remote_stage_write(struct remote_stage *stage, const void *data,
     }
     cover_chunks(stage, offset, size);
     stage->appended = stage->appended && append;
+    stage->grown = stage->sending;
     touch(stage, (off_t)(offset + size) > end ? (off_t)(offset + size) : end);
     account(stage);
     return 0;
@@ -527,6 +533,31 @@ void remote_stage_rebase(struct remote_stage *stage, const struct stat *now)
     mutex_unlock(&r->base.lock);
 }
 
+void remote_stage_share(struct remote_stage *stage)
+{
+    struct remote *r = remote_tree(stage->node);
+
+    mutex_lock(&r->base.lock);
+    stage->sending = true;
+    stage->busy = false;
+    cond_broadcast(&r->turn);
+    mutex_unlock(&r->base.lock);
+}
+
+/* Who has entered meanwhile waits for no engine. */
+void remote_stage_unshare(struct remote_stage *stage)
+{
+    struct remote *r = remote_tree(stage->node);
+
+    mutex_lock(&r->base.lock);
+    while (stage->busy) {
+        (void)cond_wait(&r->turn, &r->base.lock, DEADLINE_NONE);
+    }
+    stage->busy = true;
+    stage->sending = false;
+    mutex_unlock(&r->base.lock);
+}
+
 void remote_stage_sent(struct remote_stage *stage, const struct stat *now)
 {
     struct remote *r = remote_tree(stage->node);
@@ -534,12 +565,15 @@ void remote_stage_sent(struct remote_stage *stage, const struct stat *now)
     stage->was = *now;
     stage->any = false;
     stage->mask = 0;
-    stage->changed = false;
-    stage->written = false;
+    stage->changed = stage->grown;
+    stage->written = stage->grown;
     mutex_lock(&r->base.lock);
-    stage->attr = *now;
+    if (!stage->grown) {
+        stage->attr = *now;
+    }
     stage->fresh = false;
     mutex_unlock(&r->base.lock);
+    stage->grown = false;
     if (!stage->path) {
         remote_node_sent(stage->node, now);
     }

@@ -23,6 +23,8 @@ struct remote_stage {
     const char *path;         /* Of one that has no node but the root, because
                                * it was kept: remote_kept.c. NULL: its node's. */
     bool busy;                /* Somebody has entered. */
+    bool sending;             /* A copy of it is on its way: only who reads it
+                               * or adds to its end may enter. */
     bool orphan;              /* Its name is gone: it is sent nowhere. */
     bool fresh;               /* The engine has no such file. */
     bool told;                /* Who wrote it knows that it was not sent. */
@@ -35,6 +37,7 @@ struct remote_stage {
     bool any;        /* It replaces whatever is there by now. */
     bool whole;      /* Nothing of what was is left: all is in fd. */
     bool appended;   /* All that was written was written at the end. */
+    bool grown;      /* So also while a copy was on its way. */
     off_t base;      /* How much of what was shows, where it is not whole. */
     unsigned mask;   /* Attributes that were set. */
     bool *dirty;     /* Chunks that are in fd. */
@@ -43,17 +46,25 @@ struct remote_stage {
     bool written; /* or content, too. */
 };
 
+/* How a stage is entered. */
+enum remote_enter {
+    REMOTE_FIND = 0,        /* Where there is one. */
+    REMOTE_MAKE = 1 << 0,   /* Made of what the engine has, where is none. */
+    REMOTE_BESIDE = 1 << 1, /* To read or to append: also while a copy of it
+                             * is on its way. */
+};
+
 /**
  * Enters a file's stage; waits for who is in it.
  *
  * @param node   a file
- * @param make   makes one, of what the engine has, where there is none
+ * @param how    of enum remote_enter
  * @param limits deadline and token
  * @param out    the stage; NULL where there is none and none is made
  * @param err    filled on failure
  * @return 0, -ENOENT, -ESTALE, or another negative errno
  */
-MUST_USE int remote_stage_enter(struct remote_node *node, bool make,
+MUST_USE int remote_stage_enter(struct remote_node *node, unsigned how,
                                 const struct limits *limits,
                                 struct remote_stage **out, struct err *err);
 
@@ -110,7 +121,12 @@ void remote_stage_rebase(struct remote_stage *stage, const struct stat *now);
 /* Where the engine has it, or is to have it. */
 MUST_USE int remote_stage_path(const struct remote_stage *stage,
                                struct remote_path *out, struct err *err);
-/* The engine has what it holds. */
+/* Lets others read it and append to it, until remote_stage_unshare(); nobody
+ * else enters, and what there was stays as it is. */
+void remote_stage_share(struct remote_stage *stage);
+/* It is entered again, as before. */
+void remote_stage_unshare(struct remote_stage *stage);
+/* The engine has what it holds, but for what was added since it was shared. */
 void remote_stage_sent(struct remote_stage *stage, const struct stat *now);
 
 /* ---- Sending: remote_send.c ---- */

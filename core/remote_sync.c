@@ -165,7 +165,7 @@ static void keep(struct remote_node *node, const struct err *why,
     struct remote_stage *stage = NULL;
     struct remote_path path = {"?"};
     struct err err = ERR_INIT;
-    int rc = remote_stage_enter(node, false, &limits, &stage, &err);
+    int rc = remote_stage_enter(node, REMOTE_FIND, &limits, &stage, &err);
 
     if (rc == 0 && (!stage || stage->orphan || !stage->changed)) {
         if (stage) {

@@ -199,7 +199,8 @@ static int set_staged(struct remote_node *node, bool make, unsigned mask,
                       struct err *err)
 {
     struct remote_stage *stage = NULL;
-    int rc = remote_stage_enter(node, make, &ctx->limits, &stage, err);
+    int rc = remote_stage_enter(node, make ? REMOTE_MAKE : REMOTE_FIND,
+                                &ctx->limits, &stage, err);
 
     if (rc < 0 || !stage) {
         return rc < 0 ? rc : 1;

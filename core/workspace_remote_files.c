@@ -62,7 +62,7 @@ int remote_file_new(struct ws_node *node, int flags, struct ws_file **out,
 static int cut(struct ws_node *node, const struct ws_ctx *ctx, struct err *err)
 {
     struct remote_stage *stage = NULL;
-    int rc = remote_stage_enter(remote_node_of(node), true, &ctx->limits,
+    int rc = remote_stage_enter(remote_node_of(node), REMOTE_MAKE, &ctx->limits,
                                 &stage, err);
 
     if (rc < 0) {
@@ -129,7 +129,8 @@ static void drop_stage(struct remote_node *node)
     struct remote_stage *stage = NULL;
 
     mutex_lock(&r->base.lock);
-    if (!node->opens && node->stage && !node->stage->busy) {
+    if (!node->opens && node->stage && !node->stage->busy &&
+        !node->stage->sending) {
         stage = node->stage;
         stage->busy = true;
     }
@@ -208,8 +209,8 @@ ssize_t remote_read(struct ws_file *file, void *out, size_t size, off_t offset,
         n = pread(file_of(file)->aside, out, size, offset);
         return n < 0 ? err_errno(err, "read what was put aside") : n;
     }
-    n = remote_stage_enter(remote_node_of(file->node), false, &ctx->limits,
-                           &stage, err);
+    n = remote_stage_enter(remote_node_of(file->node), REMOTE_BESIDE,
+                           &ctx->limits, &stage, err);
     if (n < 0) {
         return n;
     }
@@ -226,19 +227,21 @@ ssize_t remote_write(struct ws_file *file, const void *data, size_t size,
                      off_t offset, const struct ws_ctx *ctx, struct err *err)
 {
     const struct provider_files *files = tree_of(file)->files;
+    bool append = file_of(file)->flags & O_APPEND;
     struct remote_stage *stage = NULL;
     int rc;
 
     if (!files->write_at && !files->put) {
         return remote_cannot(err);
     }
-    rc = remote_stage_enter(remote_node_of(file->node), true, &ctx->limits,
-                            &stage, err);
+    rc = remote_stage_enter(remote_node_of(file->node),
+                            append ? REMOTE_MAKE | REMOTE_BESIDE : REMOTE_MAKE,
+                            &ctx->limits, &stage, err);
     if (rc < 0) {
         return rc;
     }
-    rc = remote_stage_write(stage, data, size, (uint64_t)offset,
-                            file_of(file)->flags & O_APPEND, &ctx->limits, err);
+    rc = remote_stage_write(stage, data, size, (uint64_t)offset, append,
+                            &ctx->limits, err);
     remote_stage_leave(stage, !stage->changed);
     return rc < 0 ? rc : (ssize_t)size;
 }

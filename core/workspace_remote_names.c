@@ -249,7 +249,8 @@ static int begin_removal(struct remote_node *node, const struct ws_ctx *ctx,
     mutex_lock(&r->base.lock);
     open = node->opens && S_ISREG(node->type);
     mutex_unlock(&r->base.lock);
-    rc = remote_stage_enter(node, open, &ctx->limits, &stage, err);
+    rc = remote_stage_enter(node, open ? REMOTE_MAKE : REMOTE_FIND,
+                            &ctx->limits, &stage, err);
     if (rc == -ETIMEDOUT || rc == -ECANCELED) {
         return rc;
     }

@@ -1,14 +1,17 @@
 /* Writes to a remote tree: what is staged, and how it comes to the engine. */
 #include "tests/unit/remote_fixture.h"
 
+#include "core/clock.h"
 #include "core/workspace_impl.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <time.h>
 
 /* Makes a new file and leaves it open. */
 static struct ws_file *make(struct fixture *fx, const char *name, int flags)
@@ -300,6 +303,64 @@ static void lines_of_both_sides_are_kept(void **state)
     remote_fixture_expect_there(fx, "new", "theirs\nmine\n");
 }
 
+/* One who appends, in a thread of their own. */
+struct appender {
+    struct fixture *fx;
+    struct ws_file *file;
+    pthread_t thread;
+    int rc;
+};
+
+static void *flush_line(void *arg)
+{
+    struct appender *appender = arg;
+    struct err err = ERR_INIT;
+
+    appender->rc = ws_flush(appender->file, &appender->fx->ctx, &err);
+    return NULL;
+}
+
+static void many_who_append_share_a_call(void **state)
+{
+    static const char all[] = "0\n1\n2\n3\n4\n5\n6\n7\n";
+    const struct timespec moment = {0, 1000L * 1000};
+    struct appender appenders[8];
+    struct fixture *fx = *state;
+    uint64_t before;
+
+    fixture_write(fx, "log", "");
+    for (size_t i = 0; i < ARRAY_SIZE(appenders); i++) {
+        appenders[i].fx = fx;
+        appenders[i].file = fixture_open(fx, "log", O_WRONLY | O_APPEND);
+    }
+    /* Who had to wait for the first would wait for ever. */
+    fx->ctx.limits.deadline_ms = clock_deadline(20000);
+    remote_fixture_fault(fx, "put", "stuck");
+    before = remote_fixture_calls(fx);
+    for (size_t i = 0; i < ARRAY_SIZE(appenders); i++) {
+        const char line[] = {all[2 * i], '\n', '\0'};
+
+        add(fx, appenders[i].file, line, 0);
+        assert_int_equal(pthread_create(&appenders[i].thread, NULL, flush_line,
+                                        &appenders[i]),
+                         0);
+        while (remote_fixture_calls(fx) == before) {
+            (void)nanosleep(&moment, NULL);
+        }
+    }
+    fixture_expect(fx, "log", all);
+    remote_fixture_fault(fx, "put", NULL);
+    for (size_t i = 0; i < ARRAY_SIZE(appenders); i++) {
+        assert_int_equal(pthread_join(appenders[i].thread, NULL), 0);
+        assert_int_equal(appenders[i].rc, 0);
+        ws_close(appenders[i].file);
+    }
+    /* On a slow machine the first asks what there is. */
+    assert_in_range(remote_fixture_calls(fx) - before, 2, 3);
+    assert_false(ws_unsent(fx->ws));
+    remote_fixture_expect_there(fx, "log", all);
+}
+
 static void a_part_of_a_large_file_is_sent_alone(void **state)
 {
     struct fixture *fx = *state;
@@ -462,6 +523,7 @@ int main(void)
         BOTH(of_two_versions_none_is_lost),
         BOTH(who_is_second_learns_it),
         BOTH(lines_of_both_sides_are_kept),
+        ONE(many_who_append_share_a_call),
         BOTH(a_part_of_a_large_file_is_sent_alone),
         BOTH(a_shorter_file_has_no_tail_and_a_longer_one_zeros),
         BOTH(too_much_unsent_is_refused_in_words),
