@@ -59,6 +59,18 @@ MUST_USE int config_check_place(const struct config_places *places,
                                 const char *path, struct err *err);
 
 /**
+ * Looks whether what an effective config names is on this machine now:
+ * directories and programs.
+ *
+ * @param config whose provider_config
+ * @param keys   the provider's table; NULL: no keys
+ * @param err    filled on failure; the key is named
+ * @return 0, -ENOENT, -ENOTDIR, -EACCES, or what else the file system said
+ */
+MUST_USE int config_there(const struct config *config,
+                          const struct config_key *keys, struct err *err);
+
+/**
  * Gives each key that has a default and is not set its default. Nothing is
  * checked: for what was recorded by another version.
  *

@@ -25,10 +25,18 @@ enum config_trust {
     CONFIG_OPERATOR, /* It reaches the host or the engine's account. */
 };
 
+/* What has to be on this machine for a value to be of use. */
+enum config_there {
+    CONFIG_ANYTHING,  /* That is not looked at. */
+    CONFIG_DIRECTORY, /* A directory of that path. */
+    CONFIG_PROGRAM,   /* A program: an absolute path, or a name in PATH. */
+};
+
 struct config_key {
     const char *name;
     enum config_type type;
     enum config_trust trust;
+    enum config_there there;
     const char *fallback;     /* As JSON; NULL: none, the key is absent. */
     const char *const *words; /* CONFIG_WORD: ends with NULL. */
     int64_t min;              /* CONFIG_INT */

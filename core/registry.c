@@ -331,6 +331,9 @@ int registry_add(struct registry *registry, const char *id,
     int rc = registry_check_id(id, err);
 
     if (rc == 0) {
+        rc = registry_look(registry, config, err);
+    }
+    if (rc == 0) {
         rc = config_text(config, &text, err);
     }
     if (rc < 0) {

@@ -55,6 +55,14 @@ int registry_check(const struct registry *registry, struct config *config,
                : registry_not_registered(config->provider, err);
 }
 
+int registry_look(const struct registry *registry, const struct config *config,
+                  struct err *err)
+{
+    const struct provider_ops *ops = registry_ops(registry, config->provider);
+
+    return ops ? config_there(config, ops->keys, err) : 0;
+}
+
 int registry_read_config(const struct registry *registry, const struct js *js,
                          bool none, const struct config *before,
                          struct config *out, struct err *err)

@@ -160,6 +160,9 @@ int registry_check_profiles(const struct registry_config *config,
     }
     rc = registry->provider ? read_profiles(registry, config, err)
                             : err_no_memory(err);
+    if (rc == 0) {
+        rc = registry_look_all(registry, err);
+    }
     (void)registry_close(registry, 0);
     return rc;
 }

@@ -97,7 +97,11 @@ MUST_USE int registry_check_id(const char *id, struct err *err);
 bool registry_first_met(struct registry *registry, uint64_t number)
     REQUIRES(registry->lock);
 
-/* Makes a session with a config, and starts it where that says so. */
+/* Looks whether what a checked config names is there. */
+MUST_USE int registry_look(const struct registry *registry,
+                           const struct config *config, struct err *err);
+/* Makes a session with a config, and starts it where that says so. What the
+ * config names has to be there. */
 MUST_USE int registry_add(struct registry *registry, const char *id,
                           const struct config *config,
                           const struct caller *caller, struct session **out,
@@ -151,6 +155,9 @@ MUST_USE int registry_read_profiles(struct registry *registry, const char *dir,
                                     struct err *err);
 /* Frees them. */
 void registry_drop_profiles(struct registry *registry);
+/* Looks whether what they name is there. */
+MUST_USE int registry_look_all(const struct registry *registry,
+                               struct err *err);
 /* NULL: there is none of that name. */
 const struct profile *registry_profile(const struct registry *registry,
                                        const char *name);

@@ -38,6 +38,19 @@ const struct profile *registry_profile(const struct registry *registry,
     return NULL;
 }
 
+int registry_look_all(const struct registry *registry, struct err *err)
+{
+    int rc = 0;
+
+    for (size_t i = 0; i < registry->profile_count && rc == 0; i++) {
+        const struct profile *profile = &registry->profiles[i];
+
+        rc = registry_look(registry, &profile->config, err);
+        rc = rc < 0 ? err_wrap(err, rc, "profile '%s'", profile->name) : 0;
+    }
+    return rc;
+}
+
 /* ---- Files ---- */
 
 static int read_all(int fd, struct buf *out, struct err *err)

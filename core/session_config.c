@@ -219,6 +219,9 @@ static int read_change(struct session *session, const struct js *js,
     rc = registry_read_config(session->registry, js, config_is_none(js),
                               &before, &out->config, err);
     config_done(&before);
+    if (rc == 0) {
+        rc = registry_look(session->registry, &out->config, err);
+    }
     return rc < 0 ? rc : find_changes(out, err);
 }
 

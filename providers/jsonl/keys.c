@@ -13,6 +13,7 @@ const struct config_key jsonl_keys[] = {
         .name = "program",
         .type = CONFIG_TEXT,
         .trust = CONFIG_OPERATOR,
+        .there = CONFIG_PROGRAM,
         .text = "The program that speaks sandbox.v1: a path, or a name that is "
                 "looked for in PATH",
     },
@@ -42,6 +43,7 @@ const struct config_key jsonl_keys[] = {
         .name = "workspace",
         .type = CONFIG_PATH,
         .trust = CONFIG_OPERATOR,
+        .there = CONFIG_DIRECTORY,
         .text = "Directory of this machine that it may fill the workspace from",
     },
     {

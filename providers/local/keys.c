@@ -30,6 +30,7 @@ const struct config_key local_keys[] = {
         .name = "base",
         .type = CONFIG_PATH,
         .trust = CONFIG_OPERATOR,
+        .there = CONFIG_DIRECTORY,
         .text = "Directory of this machine that the workspace starts from; it "
                 "is never written to",
     },
@@ -37,6 +38,7 @@ const struct config_key local_keys[] = {
         .name = "rootfs",
         .type = CONFIG_PATH,
         .trust = CONFIG_OPERATOR,
+        .there = CONFIG_DIRECTORY,
         .text =
             "Directory of this machine whose system directories (usr, bin, "
             "lib, etc, opt ...) the sandbox has, read-only, in place of the "

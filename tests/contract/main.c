@@ -1,11 +1,13 @@
 /*
  * The contract suite: what core may expect of any provider.
  * usage: contract_suite PROVIDER [CONFIG]; skipped where `local` cannot be had.
+ * With CONTRACT_QUICK in the environment what takes long is left out.
  */
 #include "tests/contract/bench.h"
 #include "tests/scratch.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 enum {
@@ -55,7 +57,7 @@ int main(int argc, char **argv)
     }
     failed += suite_life();
     failed += suite_exec();
-    failed += suite_ends();
+    failed += getenv("CONTRACT_QUICK") ? 0 : suite_ends();
     failed += suite_root();
     return failed ? 1 : 0;
 }

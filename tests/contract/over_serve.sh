@@ -2,9 +2,14 @@
 # Runs the contract's suite on `jsonl` over `sessionfs serve`, which has
 # sandboxes of `local`: both ends of the protocol against each other. Each
 # message is held against the protocol's schema, and there must be one of each
-# kind.
-# usage: over_serve.sh SUITE PROGRAM
+# kind. With --quick what takes long is left out.
+# usage: over_serve.sh [--quick] SUITE PROGRAM
 set -u
+
+if [ "$1" = --quick ]; then
+    export CONTRACT_QUICK=yes
+    shift
+fi
 
 dir=$(mktemp -d "${TMPDIR:-/tmp}/sessionfs-serve.XXXXXX") || exit 1
 state=$dir/state

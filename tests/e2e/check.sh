@@ -103,6 +103,14 @@ echo '{' >"$dir/profiles/bad.json"
 grep -q "^profiles: does not work: .*bad" "$lists/said" ||
     fail "$(cat "$lists/said")"
 
+cat >"$dir/profiles/bad.json" <<'END'
+{"provider":"jsonl","provider_config":{"program":"/none"}}
+END
+expect 1 "$(echo "$all" | sed "2a\\
+profiles: does not work: profile 'bad': provider_config key 'program': \
+'/none': No such file or directory")" \
+    "$program" --check -o "state=$dir/state,profiles=$dir/profiles"
+
 mkdir -m 700 "$dir/readonly"
 mount -t tmpfs -o ro,mode=700 none "$dir/readonly"
 expect 1 "$(echo "$all" | sed "2s|works|does not work: \

@@ -9,11 +9,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* put(): the errno of a write, or of the close; P: this mount's provider. */
+/* put(): the errno of a write, or of the close; P: this mount's provider, N:
+ * what else its configs need. */
 #define PYTHON                                                                 \
     "python3 -c '\n"                                                           \
     "import errno, json, os\n"                                                 \
     "P = os.environ[\"PROVIDER\"]\n"                                           \
+    "N = json.loads(\"{\" + os.environ[\"NEEDS\"].rstrip(\", \") + \"}\")\n"   \
     "M = os.environ[\"M\"]\n"                                                  \
     "def put(path, text):\n"                                                   \
     "    f = os.open(path, os.O_WRONLY)\n"                                     \
@@ -47,7 +49,7 @@ static const struct script news[] = {
      "n2a\nn2b\n"},
     {"a config with an id starts by itself",
      PYTHON "print(put(M + \"/new\", json.dumps({\"id\": \"n3\", \"provider\": "
-            "P})))\n" END "for i in {1..100}; do\n"
+            "P, **N})))\n" END "for i in {1..100}; do\n"
             "[ $(cat ../n3/status) = running ] && break; sleep 0.1; done\n"
             "cat ../n3/status; echo absent > ../n3/status; rmdir ../n3",
      "taken\nrunning\n"},
@@ -101,7 +103,7 @@ static const struct script configs[] = {
      NULL},
     {"byte by byte, by the last one",
      PYTHON "f = os.open(\"config.json\", os.O_WRONLY)\n"
-            "t = json.dumps({\"provider\": P, \"exec_timeout_ms\": 5})\n"
+            "t = json.dumps({\"provider\": P, **N, \"exec_timeout_ms\": 5})\n"
             "for c in t[:-1]: os.write(f, c.encode())\n"
             "print(config()[\"exec_timeout_ms\"])\n"
             "os.write(f, t[-1].encode())\n"
@@ -124,7 +126,7 @@ static const struct script configs[] = {
      "EINVAL session_sandbox config requires non-empty 'provider'\n"
      "ENODEV Session sandbox provider 'none' is not registered\n"},
     {"null and an empty object are the default profile",
-     PYTHON "print(put(\"config.json\", json.dumps({\"provider\": P})))\n"
+     PYTHON "print(put(\"config.json\", json.dumps({\"provider\": P, **N})))\n"
             "print(config()[\"auto_start\"])\n"
             "print(put(\"config.json\", \"null\\n\"))\n"
             "print(config()[\"auto_start\"])\n"
@@ -139,23 +141,23 @@ static const struct script configs[] = {
      "grep -o '\"wake.*' config.json",
      "busy\nhas a sandbox\n\"wake\": \"exec\",\n"},
     {"commands that name no timeout have the config's",
-     PYTHON "print(put(\"config.json\", json.dumps({\"provider\": P, "
+     PYTHON "print(put(\"config.json\", json.dumps({\"provider\": P, **N, "
             "\"exec_timeout_ms\": 300})))\n" END
             "printf \"$NAP$NAP$NAP$NAP\" > exec; "
             "cat execs/last/status execs/last/exit_code",
      "taken\ntimeout\n124\n"},
     {"an init that failed can be mended",
-     "printf '{\"provider\": \"%s\", \"init\": {\"commands\": "
+     "printf '{\"provider\": \"%s\", %s\"init\": {\"commands\": "
      "[\"no-such-x\"]}}"
-     "' $PROVIDER > config.json\n"
+     "' $PROVIDER \"$NEEDS\" > config.json\n"
      "(echo 'echo hi' > exec) 2>/dev/null || echo failed; cat status\n"
-     "printf '{\"provider\": \"%s\", \"init\": {\"commands\": "
+     "printf '{\"provider\": \"%s\", %s\"init\": {\"commands\": "
      "[\"true\"]}}' "
-     "$PROVIDER > config.json\n"
+     "$PROVIDER \"$NEEDS\" > config.json\n"
      "echo 'echo hi' > exec; cat exec\n"
-     "(printf '{\"provider\": \"%s\", \"init\": {\"commands\": "
+     "(printf '{\"provider\": \"%s\", %s\"init\": {\"commands\": "
      "[\"x\"]}}' "
-     "$PROVIDER > config.json) 2>&1 | grep -o busy",
+     "$PROVIDER \"$NEEDS\" > config.json) 2>&1 | grep -o busy",
      "failed\nrunning\nhi\nbusy\n"},
 };
 
@@ -227,8 +229,8 @@ static void a_config_is_written_while_a_command_starts_the_sandbox(void **state)
     expect_shell(
         "for i in {1..30}; do\n"
         "echo 'echo hi' > exec & job=$!\n"
-        "(printf '{\"provider\": \"%s\", \"exec_timeout_ms\": %d}' $PROVIDER "
-        "$((9000 + i)) > config.json) 2>> $T/words\n"
+        "(printf '{\"provider\": \"%s\", %s\"exec_timeout_ms\": %d}' $PROVIDER "
+        "\"$NEEDS\" $((9000 + i)) > config.json) 2>> $T/words\n"
         "wait $job || echo failed; [ \"$(cat exec)\" = hi ] || echo output\n"
         "grep -qE '\"exec_timeout_ms\": (0|90[0-9][0-9]),' config.json || "
         "cat config.json\n"
@@ -240,8 +242,8 @@ static void a_config_is_written_while_a_command_starts_the_sandbox(void **state)
 static void what_was_taken_survives_a_kill(void **state)
 {
     (void)state;
-    expect_shell("printf '{\"provider\": \"%s\", \"exec_timeout_ms\": 4321}' "
-                 "$PROVIDER > config.json; echo default k1 > $M/new",
+    expect_shell("printf '{\"provider\": \"%s\", %s\"exec_timeout_ms\": 4321}' "
+                 "$PROVIDER \"$NEEDS\" > config.json; echo default k1 > $M/new",
                  "");
     mnt_kill();
     mnt_start();
@@ -271,6 +273,23 @@ static void make_dir(const char *name)
 
     (void)snprintf(path, sizeof(path), "%s/%s", mnt.dir, name);
     assert_true(mkdir(path, 0700) == 0 || errno == EEXIST);
+}
+
+/* A profile with a program, whose path may be below the test's directory. */
+static void write_program(const char *name, const char *path)
+{
+    char file[64];
+    char whole[MNT_PATH_SIZE + 64];
+    char text[2 * MNT_PATH_SIZE];
+
+    (void)snprintf(file, sizeof(file), "profiles/%s.json", name);
+    (void)snprintf(whole, sizeof(whole), "%s%s", path[0] == '/' ? "" : mnt.dir,
+                   path[0] == '/' ? path : path + 2);
+    (void)snprintf(text, sizeof(text),
+                   "{\"provider\": \"jsonl\", \"auto_start\": false, "
+                   "\"provider_config\": {\"program\": \"%s\"}}",
+                   whole);
+    write_text(file, text);
 }
 
 /* Starts the daemon anew with these options as well; they are kept. */
@@ -316,12 +335,25 @@ static const struct script trust[] = {
             "b = config()[\"provider_config\"][\"base\"]\n"
             "print(b[0], b.endswith(\"/bases/deb\"))\n" END,
      "taken\n/ True\n"},
-    {"a program that is not there leaves nothing to clean up",
-     "echo none n1 > $M/new; (echo true > ../n1/exec) 2>&1 | "
-     "grep -o 'not connected'\n"
-     "cat ../n1/status; tail -n 1 ../n1/error | cut -d ' ' -f 2-3,5-\n"
+    {"a program that is not there, or is none",
+     "(echo none n1 > $M/new) 2>&1 | grep -o 'No such file'\n"
+     "(echo plain n1 > $M/new) 2>&1 | grep -o 'Permission denied'\n"
+     "ls ../n1 2>&1 | grep -o 'No such'\n"
+     "tail -n 2 $M/error | cut -d ' ' -f 2-3,5- | sed \"s|${T%/*}|D|\"",
+     "No such file\nPermission denied\nNo such\n"
+     "write \"new\" ENOENT provider_config key 'program': '/none': No such "
+     "file "
+     "or directory\n"
+     "write \"new\" EACCES provider_config key 'program': "
+     "'D/profiles/plain.json': Permission denied\n"},
+    {"one that is gone by the first use leaves nothing to clean up",
+     "cp /bin/true ${T%/*}/program; echo gone n1 > $M/new\n"
+     "rm ${T%/*}/program\n"
+     "(echo true > ../n1/exec) 2>&1 | grep -o 'not connected'\n"
+     "cat ../n1/status; tail -n 1 ../n1/error | cut -d ' ' -f 2-3,5- | "
+     "sed \"s|${T%/*}|D|\"\n"
      "rmdir ../n1",
-     "not connected\nabsent\nopen \"exec\" ENOTCONN cannot start '/none': "
+     "not connected\nabsent\nopen \"exec\" ENOTCONN cannot start 'D/program': "
      "No such file or directory\n"},
 };
 
@@ -337,9 +369,9 @@ static void what_reaches_the_host_is_the_operators(void **state)
                "{\"provider\": \"mem\", \"auto_start\": false, "
                "\"provider_config\": {\"user\": \"root\", \"delay\": 60000, "
                "\"network\": \"host\"}}");
-    write_text("profiles/none.json",
-               "{\"provider\": \"jsonl\", \"auto_start\": false, "
-               "\"provider_config\": {\"program\": \"/none\"}}");
+    write_program("none", "/none");
+    write_program("plain", "%s/profiles/plain.json");
+    write_program("gone", "%s/program");
     (void)snprintf(options, sizeof(options),
                    ",base=%.200s/bases,profiles=%.200s/profiles", mnt.dir,
                    mnt.dir);

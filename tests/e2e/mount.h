@@ -126,6 +126,9 @@ void mnt_running(void);
 bool mnt_local(void);
 /** @return whether commands are for a shell; else they are words of `mem` */
 bool mnt_sh(void);
+/** @return members of a config that the provider cannot do without, each with
+ *  a comma behind it; in shells of tests it is $NEEDS */
+const char *mnt_needs(void);
 /** @return whether files are used by scripts in the sandbox: `jsonl` */
 bool mnt_scripts(void);
 

@@ -9,13 +9,14 @@ import time
 import unittest
 
 from serve_case import LOCAL, PROVIDER, Watched, signal_to, until
-from serve_hostile import Hostile, Killed
+from serve_hostile import Hostile, Killed, Strange
 from serve_processes import Chain, Mounted, Processes, Program
 from serve_schema import Schema
 
 # Found here, as those below.
 __all__ = [
-    "Chain", "Hostile", "Killed", "Mounted", "Processes", "Program", "Schema"
+    "Chain", "Hostile", "Killed", "Mounted", "Processes", "Program", "Schema",
+    "Strange",
 ]
 
 

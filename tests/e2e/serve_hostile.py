@@ -4,6 +4,7 @@ import glob
 import json
 import os
 import random
+import re
 import signal
 import socket
 import subprocess
@@ -19,6 +20,7 @@ from serve_case import (
 # What commands are told to sleep: so it is known whose they are.
 LONG = f"76543.{os.getpid()}"
 ROOT = unittest.skipUnless(os.geteuid() == 0, "needs root")
+SESSIONS = int(os.environ.get("SESSIONS", "25"))
 
 
 def processes():
@@ -232,6 +234,150 @@ class Hostile(Leaves, Watched):
         if PROVIDER == "local":
             out = c.exec(s, ["readlink", "out", "dangling"])[1]
             self.assertEqual(out, b"/etc/passwd\nnowhere\n")
+        self.clean()
+
+
+class Strange(Leaves):
+    """Words that JSON can say, and ends at any moment."""
+
+    def ask(self, client, id_text, method, params):
+        client.send_line('{"id":%s,"method":"%s","params":%s}'
+                         % (id_text, method, json.dumps(params)))
+        return client.read()
+
+    def test_ids_of_all_types(self):
+        c = self.client()
+        s = c.open(self.host)
+        read = {"session": s, "path": "file"}
+        for text in ("null", "true", "false", "[]", '["x"]', "{}", '{"id":"x"}',
+                     "7", "-7", "0", "1.5", "1e3", "18446744073709551616",
+                     '"\\ud800"', '"\\u0000"', '"\\udcff\\udc80"'):
+            message = self.ask(c, text, "read_file", read)
+            self.assertIs(type(message["id"]), str, text)
+            if "error" in message:
+                self.assertEqual(message["id"], "unknown", text)
+                self.assertEqual(message["error"]["code"], "invalid_request")
+            else:
+                self.assertEqual(message["result"]["content_base64"],
+                                 "aGVsbG8K", text)
+        for text in ("1e999", "01", "--1", "nul", '"\\ud80"', '"\\x"', ""):
+            message = self.ask(c, text, "read_file", read)
+            self.assertEqual(message["id"], "unknown", text)
+            self.assertEqual(message["error"]["code"], "invalid_request")
+        c.send_line('{"method":"capabilities","params":{}}')
+        self.assertEqual(c.read()["id"], "unknown")
+        self.assertEqual(c.read_file(s, "file"), b"hello\n")
+        self.clean()
+
+    def test_lone_surrogates_anywhere(self):
+        """Those of bytes are bytes, and any other is U+FFFD."""
+        c = self.client()
+        s = c.open(self.host)
+        for odd in ("\ud800", "a\udfff\ud800b", "\udcff", "\udc80x\udcfe"):
+            seen = re.sub("[\ud800-\udc7f\udd00-\udfff]", "\ufffd", odd)
+            meta = {"protocol_version": odd, "request_id": odd,
+                    "sandbox_group_id": odd, "tags": {"x": odd}}
+            sync = {"host_path": self.host + "/" + odd}
+            for method, params in (
+                ("open", {"metadata": meta,
+                          "profile": {"provider": odd, "name": odd},
+                          "workspace_sync": sync, "cwd": odd}),
+                ("cleanup_group", {"metadata": meta, "sandbox_group_id": odd}),
+                ("close", {"session": {**s, "provider_state_json": odd}}),
+                ("close", {"session": {**s, "id": odd,
+                                       "provider_state_json": odd}}),
+                ("write_file", {"session": s, "path": odd,
+                                "content_base64": odd}),
+                ("create_temp_dir", {"session": s, "prefix": odd}),
+                ("exec", {"session": s, "argv": [odd, odd]}),
+                ("exec", {"session": s, "argv": ["true"], "cwd": odd}),
+                ("exec", {"session": s, "argv": ["true"], "env": {"A": odd}}),
+                ("exec", {"session": s, "argv": ["true"], "stdin_base64": odd}),
+                (odd, {}),
+            ):
+                line = {"id": odd, "method": method, "params": params}
+                c.send_line(json.dumps(line))
+                message = {"event": 1}
+                while "event" in message:
+                    message = c.read()
+                self.assertEqual(message["id"], seen, line)
+                if method not in ("create_temp_dir", "cleanup_group", "exec"):
+                    self.assertIn("error", message, line)
+        c.write_file(s, "n\udcff", b"bytes")
+        self.assertEqual(c.read_file(s, "n\udcff"), b"bytes")
+        # A member's name is never bytes.
+        message = self.ask(c, '"x"', "capabilities", {"\udcff": "x"})
+        self.assertEqual(message["error"]["code"], "invalid_request")
+        self.assertEqual(c.read_file(s, "file"), b"hello\n")
+        self.clean()
+
+    @LOCAL
+    def test_an_end_of_input_in_the_middle_of_a_command(self):
+        """It runs to its end, which is told; then there is nothing to do."""
+        c = self.client()
+        s = c.open(self.host)
+        c.begin("exec", {"session": s, "argv": [
+            "sh", "-c", "echo a; sleep 0.3; echo b > late; exit 3"]})
+        c.process.stdin.close()
+        result = c.finish("exec", f"req_{c.count}")
+        self.assertEqual((result["exit_code"], result["stdout_base64"]),
+                         (3, "YQo="))
+        self.assertIsNone(c.read())
+        self.assertEqual(c.process.wait(WAIT_S), 0)
+        self.assertEqual(self.client().read_file(s, "late"), b"b\n")
+        # Nobody is there to be told of this one.
+        c = self.client()
+        c.begin("exec", {"session": s, "argv": ["sleep", LONG]})
+        until(processes)
+        c.process.stdin.close()
+        c.process.stdout.close()
+        self.assertEqual(c.process.wait(WAIT_S), 0)
+        until(lambda: not processes())
+        self.clean()
+
+    def test_an_end_in_the_middle_of_an_open(self):
+        """Of the client, by a signal or the end of its input; what was made is
+        the group's."""
+        self.client().open(self.host)
+        for how in ("TERM", "INT", "eof", "closed"):
+            for delay in (0, 0.002, 0.01, 0.03):
+                c = self.client()
+                c.call("capabilities")
+                Killed.begin(self, c, "open", None)
+                time.sleep(delay)
+                if how == "eof":
+                    c.process.stdin.close()
+                    c.process.stdout.read()
+                elif how == "closed":
+                    c.process.stdout.close()
+                    c.process.stdin.close()
+                else:
+                    c.process.send_signal(getattr(signal, "SIG" + how))
+                c.process.wait(WAIT_S)
+        self.clean()
+
+    def test_the_end_of_the_daemon_in_the_middle_of_an_open(self):
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            for delay in (0, 0.01, 0.03):
+                c = self.client(stderr=subprocess.DEVNULL)
+                c.call("capabilities")
+                Killed.begin(self, c, "open", None)
+                time.sleep(delay)
+                self.end_daemon(number)
+                c.process.stdout.read()
+                c.process.wait(WAIT_S)
+        self.clean()
+
+    def test_many_sessions_and_no_goodbye(self):
+        c = self.client()
+        sessions = [c.open(self.host) for _ in range(SESSIONS)]
+        if PROVIDER == "local":
+            c.call("spawn", session=sessions[0], argv=["sleep", LONG])
+        self.assertEqual(c.end(), 0)
+        c = self.client()
+        self.assertEqual(c.cleanup("g"), SESSIONS)
+        self.assertEqual(c.cleanup("g"), 0)
+        self.assertEqual(c.end(), 0)
         self.clean()
 
 

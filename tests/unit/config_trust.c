@@ -24,7 +24,7 @@ static bool value_beyond(const struct config_key *key, char out[TEXT_SIZE])
 
     switch (key->type) {
     case CONFIG_TEXT:
-        (void)snprintf(out, TEXT_SIZE, "\"other\"");
+        (void)snprintf(out, TEXT_SIZE, "\"sh\""); /* It may be a program. */
         break;
     case CONFIG_WORD:
         for (size_t i = 0; key->words[i]; i++) {
@@ -35,7 +35,7 @@ static bool value_beyond(const struct config_key *key, char out[TEXT_SIZE])
         }
         break;
     case CONFIG_PATH:
-        (void)snprintf(out, TEXT_SIZE, "\"/nowhere/other\"");
+        (void)snprintf(out, TEXT_SIZE, "\"/usr/share\"");
         break;
     case CONFIG_BOOL:
         (void)snprintf(out, TEXT_SIZE, "%s",
