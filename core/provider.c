@@ -285,6 +285,11 @@ bool provider_has_processes(struct provider *provider, uint64_t number)
            provider->ops->has_processes(provider, number);
 }
 
+bool provider_left(struct provider *provider, const char *dir)
+{
+    return provider->ops->left && provider->ops->left(provider, dir);
+}
+
 int provider_root(struct provider *provider, const struct sandbox *sandbox,
                   struct provider_root *out, struct err *err)
 {

@@ -339,6 +339,10 @@ typedef void provider_settled_fn(struct provider *provider, uint64_t number,
 typedef bool provider_has_processes_fn(struct provider *provider,
                                        uint64_t number);
 
+/** @param provider an open one @param dir of a sandbox @return whether commands
+ *  that are lost may run there: other calls, status too, end them first */
+typedef bool provider_left_fn(struct provider *provider, const char *dir);
+
 /**
  * Sends a signal to a running command's processes. Does not block.
  *
@@ -519,6 +523,7 @@ struct provider_ops {
     /* Set where processes may end with the daemon, and where states are told at
      * once. */
     provider_has_processes_fn *has_processes;
+    provider_left_fn *left;     /* NULL: commands end with the daemon. */
     provider_limits_fn *limits; /* NULL: none are known. */
     provider_room_fn *room;     /* NULL: there is always room. */
     provider_quiet_fn *quiet;   /* NULL: nobody knows. */
@@ -570,6 +575,7 @@ provider_adopt_fn provider_adopt MUST_USE;
 provider_leave_fn provider_leave MUST_USE;
 provider_settled_fn provider_settled;
 provider_has_processes_fn provider_has_processes; /* false without the slot. */
+provider_left_fn provider_left;                   /* false without the slot. */
 provider_root_fn provider_root MUST_USE;
 provider_run_fn provider_run MUST_USE;
 provider_read_file_fn provider_read_file MUST_USE;

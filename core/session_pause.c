@@ -159,6 +159,9 @@ void session_life_take_up(struct session *session)
         session_ask(session, &state, &err) < 0) {
         return;
     }
+    if (session->provider && provider_left(session->provider, session->dir)) {
+        session_observe(session); /* That ends them. */
+    }
     if (state == PROVIDER_PAUSED) {
         put_stopped(session);
     } else if (state == PROVIDER_RUNNING) {

@@ -22,8 +22,18 @@
 enum {
     LOOK_MS = 500,      /* For a refusal. */
     PATIENCE_MS = 1900, /* For an end that we asked for. */
+    CLOSE_MS = 3000,    /* For what runs on, when all is over. */
     MOST_SIGNAL = 64,
 };
+
+/* It does not run any more, or never has. */
+static void forget_mark(struct running *running)
+{
+    if (running->marked) {
+        mark_drop(running->lease, running->mark);
+        running->marked = false;
+    }
+}
 
 static void free_running(struct running *running)
 {
@@ -82,6 +92,15 @@ static void finish(struct running *running, const struct command_result *result)
     }
 }
 
+/* What may run on is ended, soon; else before the session's next use by
+ * another daemon. */
+static void finish_lost(struct running *running,
+                        const struct command_result *result)
+{
+    (void)!ending_begin(running, ENDING_LOST, 0);
+    finish(running, result);
+}
+
 /* The engine cannot say how it ended, or never will. */
 static void lose(struct running *running, const struct err *why)
 {
@@ -93,7 +112,7 @@ static void lose(struct running *running, const struct err *why)
         result.signal = SIGKILL;
     }
     atomic_store(&running->lease->doubtful, true);
-    finish(running, &result);
+    finish_lost(running, &result);
 }
 
 /* By a signal is what a negative code tells. That of 1 is also told of a
@@ -116,7 +135,10 @@ static void finish_with(struct running *running, int64_t code)
         result.code = 0;
         (void)err_set(&result.why, EIO,
                       "the engine lost the command: exit code %" PRId64, code);
+        finish_lost(running, &result);
+        return;
     }
+    forget_mark(running);
     finish(running, &result);
 }
 
@@ -231,7 +253,7 @@ static void take_error(struct running *running, const struct js *error)
     (void)wire_fail(&answer, &result.why);
     answer_done(&answer);
     atomic_store(&running->lease->doubtful, true);
-    finish(running, &result);
+    finish_lost(running, &result);
 }
 
 /* Returns false when the command is over. */
@@ -425,7 +447,7 @@ int jsonl_exec(struct provider *provider, const struct sandbox *sandbox,
 {
     struct jsonl *jsonl = jsonl_of(provider);
     struct running *running = new_running(jsonl, command);
-    int rc = running ? lease_get(jsonl, sandbox, &running->lease, err)
+    int rc = running ? lease_use(jsonl, sandbox, limits, &running->lease, err)
                      : err_no_memory(err);
 
     if (rc == 0) {
@@ -436,6 +458,9 @@ int jsonl_exec(struct provider *provider, const struct sandbox *sandbox,
         rc = start_command(running, command, limits, err);
     }
     if (rc < 0) {
+        if (running && running->marked) {
+            (void)!ending_begin(running, ENDING_LOST, 0);
+        }
         if (running) {
             free_running(running);
         }
@@ -553,12 +578,22 @@ static void lose_all(void *arg)
     mutex_unlock(&jsonl->lock);
 }
 
+/* Waits until no command is left, nor work for one, or until then. */
+static void await_all(struct jsonl *jsonl, int64_t deadline_ms)
+{
+    mutex_lock(&jsonl->lock);
+    while ((!jsonl->obeyed || !list_empty(&jsonl->commands) || jsonl->leaving ||
+            jsonl->endings) &&
+           clock_ms() < deadline_ms) {
+        (void)cond_wait(&jsonl->closed, &jsonl->lock, deadline_ms);
+    }
+    mutex_unlock(&jsonl->lock);
+}
+
 void command_settle(struct jsonl *jsonl)
 {
     loop_post(jsonl->loop, lose_all, jsonl);
-    mutex_lock(&jsonl->lock);
-    while (!jsonl->obeyed || !list_empty(&jsonl->commands) || jsonl->leaving) {
-        (void)cond_wait(&jsonl->closed, &jsonl->lock, DEADLINE_NONE);
-    }
-    mutex_unlock(&jsonl->lock);
+    await_all(jsonl, clock_deadline(CLOSE_MS));
+    cancel_fire(&jsonl->closing);
+    await_all(jsonl, DEADLINE_NONE);
 }

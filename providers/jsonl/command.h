@@ -5,15 +5,12 @@
 
 #include "providers/jsonl/jsonl.h"
 
-enum {
-    MARK_SIZE = 64
-};
-
 /* What is done to a command's processes. */
 enum ending {
     ENDING_TERM,   /* TERM, and KILL to what is left a second later. */
     ENDING_KILL,   /* KILL at once. */
     ENDING_SIGNAL, /* One signal. */
+    ENDING_LOST,   /* KILL, for one that was told as lost. */
 };
 
 struct running {
@@ -33,6 +30,7 @@ struct running {
     struct cancel *cancel;
     const struct command_sink *sink;
     void *arg;
+    bool marked;         /* Its mark is kept: it may run. */
     bool started;        /* The sink knows. */
     bool ending;         /* We want it to end, */
     enum command_end as; /* as this. */

@@ -17,11 +17,11 @@ enum {
     MARKS_MAX = 64 * 1024, /* Bytes that surely go into one argument. */
 };
 
-/* $1: marks, each behind -e; $2: a signal; $3: whether it is to be the end, by
- * TERM or KILL. Processes that fork on and on are stopped before they are
- * killed, and who is becoming another program has no environment for a moment,
- * which is long on a busy machine: so one look that finds nothing is not
- * enough, and the looks are ever further apart. */
+/* $1: marks, each behind -e; $2: a signal; $3: where it is to be the end, by
+ * TERM or KILL, how many looks have to find nothing. Processes that fork on and
+ * on are stopped before they are killed, and who is becoming another program
+ * has no environment for a moment, which is long on a busy machine: so one look
+ * that finds nothing is not enough, and the looks are ever further apart. */
 static const char script[] =
     "LC_ALL=C\n"
     "all() {\n"
@@ -42,7 +42,7 @@ static const char script[] =
     "    i=$((i + 1))\n"
     "done\n"
     "i=0 clean=0\n"
-    "while [ $clean -lt 5 ] && [ $i -lt 100 ]; do\n"
+    "while [ $clean -lt $3 ] && [ $i -lt 100 ]; do\n"
     "    if all STOP; then\n"
     "        clean=0\n"
     "        all KILL\n"
@@ -51,7 +51,12 @@ static const char script[] =
     "        sleep 0.$clean\n"
     "    fi\n"
     "    i=$((i + 1))\n"
-    "done\n";
+    "done\n"
+    "[ $clean -ge $3 ]\n";
+
+/* Of commands that run, and of those that have not been seen for a while. */
+#define LOOKS      "5"
+#define LOOKS_LOST "3"
 
 /* Work for a thread; all of it is its own. */
 struct work {
@@ -60,15 +65,21 @@ struct work {
     struct lease *lease; /* A reference. */
     char mark[MARK_SIZE];
     char signal[16];
-    const char *end; /* "": only the signal. */
+    const char *end; /* Looks; "": only the signal. */
     char *dir;       /* To be removed; NULL: none. */
 };
 
 static void free_work(struct work *work)
 {
-    lease_unref(work->jsonl, work->lease);
+    struct jsonl *jsonl = work->jsonl;
+
+    lease_unref(jsonl, work->lease);
     free(work->dir);
     free(work);
+    mutex_lock(&jsonl->lock);
+    jsonl->endings--;
+    cond_broadcast(&jsonl->closed);
+    mutex_unlock(&jsonl->lock);
 }
 
 /* A method whose answer is of no use. Returns whether it was done. */
@@ -120,19 +131,36 @@ static void gather(const struct work *work, struct buf *out)
 }
 
 /* Nobody waits for the script's end: the commands' own will tell. */
+static bool send(const struct work *work, const char *marks)
+{
+    const char *const args[] = {marks, work->signal, work->end, NULL};
+
+    return call(work, "spawn", wire_script(script, args)) ||
+           call(work, "exec", wire_script(script, args));
+}
+
 static void send_one(struct work *work)
 {
     struct buf marks = BUF_INIT(MARKS_MAX);
 
     gather(work, &marks);
     if (marks.size) {
-        const char *const args[] = {marks.data, work->signal, work->end, NULL};
-
-        if (!call(work, "spawn", wire_script(script, args))) {
-            (void)call(work, "exec", wire_script(script, args));
-        }
+        (void)send(work, marks.data);
     }
     buf_done(&marks);
+}
+
+/* Those that were told as lost hold up no others. */
+static void send_lost(void *arg)
+{
+    struct work *work = arg;
+    char marks[MARK_SIZE + sizeof("-e ")];
+
+    (void)snprintf(marks, sizeof(marks), "-e %s", work->mark);
+    if (send(work, marks)) {
+        mark_drop(work->lease, work->mark);
+    }
+    free_work(work);
 }
 
 /* The next that waits, or NULL: then nobody is at it any more. */
@@ -193,6 +221,9 @@ static struct work *new_work(const struct running *running)
         work->jsonl = running->jsonl;
         work->lease = lease_ref(running->jsonl, running->lease);
         memcpy(work->mark, running->mark, sizeof(work->mark));
+        mutex_lock(&work->jsonl->lock);
+        work->jsonl->endings++;
+        mutex_unlock(&work->jsonl->lock);
     }
     return work;
 }
@@ -239,15 +270,33 @@ int ending_begin(const struct running *running, enum ending how, int signal)
     if (!work) {
         return -ENOMEM;
     }
-    work->end = how == ENDING_SIGNAL ? "" : "end";
+    work->end = how == ENDING_SIGNAL ? "" : LOOKS;
     if (how == ENDING_SIGNAL) {
         (void)snprintf(work->signal, sizeof(work->signal), "%s",
                        sigabbrev_np(signal));
     } else {
         (void)snprintf(work->signal, sizeof(work->signal), "%s",
-                       how == ENDING_KILL ? "KILL" : "TERM");
+                       how == ENDING_TERM ? "TERM" : "KILL");
     }
-    return queue(work);
+    return how == ENDING_LOST ? hand_over(work, send_lost) : queue(work);
+}
+
+int ending_now(struct jsonl *jsonl, const struct lease *lease,
+               const char *marks, const struct limits *limits, struct err *err)
+{
+    const char *const args[] = {marks, "KILL", LOOKS_LOST, NULL};
+    const struct provider_script kill = {.text = script, .args = args};
+    struct buf none = BUF_INIT(0);
+    int code = 0;
+    int rc = quick_run(jsonl,
+                       &(struct quick_script){.program = &lease->program,
+                                              .session = lease->session,
+                                              .script = &kill},
+                       limits, &none, &code, err);
+
+    buf_done(&none);
+    return rc == 0 && code != 0 ? err_set(err, EBUSY, "they would not end")
+                                : rc;
 }
 
 void ending_tidy(struct running *running)

@@ -26,6 +26,7 @@ const struct provider_ops provider_jsonl = {
     .status = jsonl_status,
     .exec = jsonl_exec,
     .signal = jsonl_signal,
+    .left = jsonl_left,
     .files = &files_over_exec,
     .run = jsonl_run,
     .read_file = jsonl_read_file,
@@ -78,7 +79,6 @@ static void jsonl_close(struct provider *provider)
 {
     struct jsonl *jsonl = jsonl_of(provider);
 
-    cancel_fire(&jsonl->closing);
     command_settle(jsonl);
     workers_free(jsonl->aside);
     pool_free(jsonl->pool);

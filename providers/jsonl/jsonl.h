@@ -20,6 +20,10 @@
 
 struct pool;
 
+enum {
+    MARK_SIZE = 64 /* Bytes of a command's mark. */
+};
+
 struct jsonl {
     struct provider base; /* First. */
     struct loop *loop;
@@ -30,7 +34,8 @@ struct jsonl {
     struct list leases GUARDED;   /* By lock, like all below. */
     struct list commands GUARDED; /* Until they are closed. */
     unsigned leaving GUARDED;     /* Those that are being freed. */
-    struct cond closed;           /* One is, or obeyed is set. */
+    unsigned endings GUARDED;     /* What is to be done to some. */
+    struct cond closed; /* Less of those, obeyed is set, or a lease is clean. */
     bool obeyed GUARDED;
 };
 
@@ -40,7 +45,10 @@ struct lease {
     unsigned refs GUARDED;
     struct list endings GUARDED; /* Of commands: what is to be done, */
     bool ending GUARDED;         /* and whether a thread is at it. */
+    struct list lost GUARDED;    /* Marks that an earlier daemon has left, */
+    bool cleaning GUARDED;       /* and whether somebody ends their commands. */
     uint64_t number;
+    char *dir; /* Of the session. */
     struct program program;
     char *session;   /* JSON, to be given back as it came. */
     char *id;        /* Of it. */
@@ -246,6 +254,20 @@ provider_status_fn jsonl_status;
  */
 MUST_USE int lease_get(struct jsonl *jsonl, const struct sandbox *sandbox,
                        struct lease **out, struct err *err);
+/**
+ * The same, to have something done in it: what commands of an earlier daemon
+ * have left behind in it is ended first.
+ *
+ * @param jsonl   the provider
+ * @param sandbox which
+ * @param limits  deadline and token
+ * @param out     a reference, on success
+ * @param err     filled on failure
+ * @return 0, -ESTALE, or another negative errno
+ */
+MUST_USE int lease_use(struct jsonl *jsonl, const struct sandbox *sandbox,
+                       const struct limits *limits, struct lease **out,
+                       struct err *err);
 /** @param jsonl the provider @param lease a reference @return it */
 struct lease *lease_ref(struct jsonl *jsonl, struct lease *lease);
 /** @param jsonl the provider @param lease a reference that ends; NULL is fine
@@ -287,6 +309,43 @@ bool lease_is_lost(int rc);
 MUST_USE int lease_failed(struct jsonl *jsonl, struct lease *lease, int rc,
                           const struct limits *limits, struct err *err);
 
+/* ---- Marks of commands that may run: marks.c ---- */
+
+/*
+ * A daemon that dies leaves its commands running. So the mark of each lies in
+ * the session's directory, in a file of that name, until it has surely ended.
+ */
+
+/** @param lease whose @param mark of a command that is about to be started
+ *  @param err filled on failure @return 0 or a negative errno */
+MUST_USE int mark_keep(const struct lease *lease, const char *mark,
+                       struct err *err);
+/** @param lease whose @param mark of a command that does not run any more */
+void mark_drop(const struct lease *lease, const char *mark);
+/** @param lease new: gets what there is @param err filled on failure
+ *  @return 0 or a negative errno */
+MUST_USE int marks_find(struct lease *lease, struct err *err);
+/** @param lease what it has found is freed */
+void marks_done(struct lease *lease);
+provider_left_fn jsonl_left;
+/** @param sandbox whose marks are of no use any more */
+void marks_remove(const struct sandbox *sandbox);
+/**
+ * Ends the commands of an earlier daemon that may still run.
+ *
+ * @param jsonl  the provider
+ * @param lease  whose
+ * @param limits deadline and token
+ * @param err    filled on failure
+ * @return 0: there are none; or a negative errno
+ */
+MUST_USE int lease_clean(struct jsonl *jsonl, struct lease *lease,
+                         const struct limits *limits, struct err *err);
+/** As lease_clean(), of those with these marks, each behind -e: ending.c. */
+MUST_USE int ending_now(struct jsonl *jsonl, const struct lease *lease,
+                        const char *marks, const struct limits *limits,
+                        struct err *err);
+
 /* ---- Commands: command.c ---- */
 
 provider_exec_fn jsonl_exec;
@@ -295,7 +354,8 @@ provider_signal_fn jsonl_signal;
 /** Ends all commands of a session, soon. @param jsonl the provider
  *  @param number of the session; 0: of all, as lost, and at once */
 void command_end_all(struct jsonl *jsonl, uint64_t number);
-/** Ends all, and waits for that. @param jsonl no other call is made any more */
+/** Ends all, and waits for that, and for what was begun to end them, but not
+ *  long. @param jsonl no other call is made any more; closing is fired */
 void command_settle(struct jsonl *jsonl);
 
 #endif

@@ -8,6 +8,8 @@
 static void free_lease(struct lease *lease)
 {
     program_done(&lease->program);
+    marks_done(lease);
+    free(lease->dir);
     free(lease->session);
     free(lease->id);
     free(lease->workspace);
@@ -112,12 +114,14 @@ static int load_lease(const struct sandbox *sandbox, const struct note *note,
         return rc;
     }
     lease->number = sandbox->number;
+    lease->dir = strdup(sandbox->dir);
     lease->session = strdup(note->session);
     lease->id = strdup(instance->external_id);
     lease->workspace =
         strdup(instance->workspace_path ? instance->workspace_path : "/");
-    return lease->session && lease->id && lease->workspace ? 0
-                                                           : err_no_memory(err);
+    return lease->dir && lease->session && lease->id && lease->workspace
+               ? marks_find(lease, err)
+               : err_no_memory(err);
 }
 
 static int new_lease(struct jsonl *jsonl, const struct sandbox *sandbox,
@@ -125,16 +129,19 @@ static int new_lease(struct jsonl *jsonl, const struct sandbox *sandbox,
                      struct err *err)
 {
     struct lease *lease = calloc(1, sizeof(*lease));
-    int rc = lease ? load_lease(sandbox, note, lease, err) : err_no_memory(err);
+    int rc;
 
-    if (rc < 0) {
-        if (lease) {
-            free_lease(lease);
-        }
-        return rc;
+    if (!lease) {
+        return err_no_memory(err);
     }
     list_init(&lease->link);
     list_init(&lease->endings);
+    list_init(&lease->lost);
+    rc = load_lease(sandbox, note, lease, err);
+    if (rc < 0) {
+        free_lease(lease);
+        return rc;
+    }
     *out = keep_lease(jsonl, sandbox, lease);
     return 0;
 }
@@ -165,6 +172,25 @@ int lease_get(struct jsonl *jsonl, const struct sandbox *sandbox,
     }
     note_done(&note);
     return rc;
+}
+
+int lease_use(struct jsonl *jsonl, const struct sandbox *sandbox,
+              const struct limits *limits, struct lease **out, struct err *err)
+{
+    struct lease *lease;
+    int rc = lease_get(jsonl, sandbox, &lease, err);
+
+    if (rc < 0) {
+        return rc;
+    }
+    rc = lease_clean(jsonl, lease, limits, err);
+    if (rc < 0) {
+        rc = lease_failed(jsonl, lease, rc, limits, err);
+        lease_unref(jsonl, lease);
+        return rc;
+    }
+    *out = lease;
+    return 0;
 }
 
 /* ---- Whether it is still there ---- */

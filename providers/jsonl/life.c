@@ -310,7 +310,7 @@ int jsonl_resume(struct provider *provider, struct sandbox *sandbox,
 {
     struct jsonl *jsonl = jsonl_of(provider);
     struct lease *lease;
-    int rc = lease_get(jsonl, sandbox, &lease, err);
+    int rc = lease_use(jsonl, sandbox, limits, &lease, err);
 
     if (rc < 0) {
         return rc;
@@ -344,6 +344,12 @@ static int observe(struct jsonl *jsonl, struct lease *lease,
     if (rc < 0 && rc != -ECANCELED && rc != -ETIMEDOUT) {
         err->code = ENOTCONN;
         rc = -ENOTCONN;
+    }
+    /* Where commands were left running they are what is awake. */
+    if (rc == 0 && lease_clean(jsonl, lease, limits, err) < 0) {
+        log_debug("%s", err->msg);
+        err_clear(err);
+        atomic_store(&lease->doubtful, true);
     }
     if (rc == 0 && atomic_load(&lease->doubtful)) {
         rc = lease_probe(jsonl, lease, limits, err);
@@ -480,6 +486,7 @@ int jsonl_destroy(struct provider *provider, struct sandbox *sandbox,
     }
     if (rc == 0) {
         lease_drop_all(jsonl, sandbox->number);
+        marks_remove(sandbox);
         note_remove(sandbox);
     }
     note_done(&note);

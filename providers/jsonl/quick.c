@@ -199,7 +199,7 @@ int jsonl_run(struct provider *provider, const struct sandbox *sandbox,
 {
     struct jsonl *jsonl = jsonl_of(provider);
     struct lease *lease;
-    int rc = lease_get(jsonl, sandbox, &lease, err);
+    int rc = lease_use(jsonl, sandbox, limits, &lease, err);
 
     if (rc < 0) {
         return rc;
@@ -316,7 +316,7 @@ int jsonl_read_file(struct provider *provider, const struct sandbox *sandbox,
     struct jsonl *jsonl = jsonl_of(provider);
     struct quick quick = {.method = "read_file"};
     struct lease *lease;
-    int rc = lease_get(jsonl, sandbox, &lease, err);
+    int rc = lease_use(jsonl, sandbox, limits, &lease, err);
 
     if (rc < 0) {
         return rc;
@@ -409,7 +409,7 @@ int jsonl_write_file(struct provider *provider, const struct sandbox *sandbox,
     int rc = read_rest(fd, &data, err);
 
     if (rc == 0) {
-        rc = lease_get(jsonl, sandbox, &lease, err);
+        rc = lease_use(jsonl, sandbox, limits, &lease, err);
     }
     if (rc == 0) {
         rc = write_file(jsonl, lease, path, &data, limits, err);

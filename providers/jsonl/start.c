@@ -230,7 +230,10 @@ static int send_request(struct running *running, const struct js *params,
     if (rc < 0) {
         return rc;
     }
-    rc = peer_ask(running->peer, "exec", lease->session, params, err);
+    rc = mark_keep(lease, running->mark, err);
+    running->marked = rc == 0;
+    rc = rc < 0 ? rc
+                : peer_ask(running->peer, "exec", lease->session, params, err);
     if (rc == 0) {
         rc = peer_move(running->peer, err);
     }
@@ -296,15 +299,16 @@ int start_command(struct running *running, const struct command *command,
     if (rc == 0) {
         rc = make_params(running, command, limits, &params, err);
     }
-    if (rc < 0) {
-        return rc;
+    if (rc == 0) {
+        rc = send_request(running, params, limits, err);
     }
-    rc = send_request(running, params, limits, err);
     js_free(params);
     if (rc < 0 || !running->first.body ||
         running->first.kind != MESSAGE_ERROR) {
         return rc;
     }
+    mark_drop(running->lease, running->mark);
+    running->marked = false;
     answer_init(&answer, 0);
     wire_failure(running->first.body, &answer);
     rc = wire_fail(&answer, err);

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,14 +29,14 @@ static void what_was_done_is_there_after_a_kill(void **state)
     expect_shell("head -n $(grep -c ^ $T/before) events | cmp - $T/before; "
                  "grep -c EINVAL error",
                  "1\n");
-    if (!mnt_local()) {
+    if (!mnt_sh()) {
         put_ok(in("status"), "running"); /* Its sandbox was in the daemon. */
     }
     put_ok(in("exec"), "true");
     expect_text(in("execs/3/exit_code"), "0\n");
 }
 
-static void a_local_workspace_survives_a_kill(void **state)
+static void a_workspace_survives_a_kill(void **state)
 {
     (void)state;
     expect_shell("mkdir workspace/d; echo kept > workspace/d/f; "
@@ -69,6 +70,61 @@ static void a_command_under_a_kill_is_lost(void **state)
     expect_text(in("execs/1/exit_code"), "");
     expect_text(in("execs/1/wait"), "");
     expect_text(in("execs/1/command"), script);
+}
+
+/* What a command and a process that it left are called; nobody else is. */
+static const char *marker(void)
+{
+    static char text[64];
+
+    (void)snprintf(text, sizeof(text), "sleep 41.%d%u", (int)getpid(),
+                   mnt.tests);
+    return text;
+}
+
+static void marker_begin(void)
+{
+    char text[256];
+
+    (void)snprintf(text, sizeof(text),
+                   "{\"command\": \"echo begun; setsid -f %s >/dev/null 2>&1\\n"
+                   "%s\", \"background\": true}",
+                   marker(), marker());
+    put_ok(in("workspace/f"), "kept\n");
+    put_ok(in("exec.json"), text);
+    eventually_text(in("execs/1/output"), "begun\n");
+}
+
+static void marker_over(const char *status)
+{
+    eventually(!process_exists(marker()));
+    expect_text(in("execs/1/status"), status);
+    expect_text(in("workspace/f"), "kept\n");
+    put_ok(in("exec"), "echo again");
+    expect_text(in("exec"), "again\n");
+}
+
+/* They live with the engine, which knows nothing of us. */
+static void what_a_dead_daemon_left_running_is_ended(void **state)
+{
+    (void)state;
+    marker_begin();
+    assert_int_equal(kill(mnt.pid, SIGKILL), 0);
+    assert_int_equal(waitpid(mnt.pid, NULL, 0), mnt.pid);
+    (void)mnt_unmount(MNT_DETACH);
+    assert_true(process_exists(marker()));
+    mnt_start();
+    marker_over("lost\n");
+}
+
+static void what_ran_at_an_unmount_is_ended(void **state)
+{
+    (void)state;
+    marker_begin();
+    mnt_stop();
+    assert_false(process_exists(marker()));
+    mnt_start();
+    marker_over("killed\n");
 }
 
 static void a_new_daemon_clears_its_own_dead_mount(void **state)
@@ -107,11 +163,11 @@ static void umount_and_mount_again_ten_times(void **state)
     for (i = 1; i <= 10; i++) {
         mnt_stop();
         mnt_start();
-        if (mnt_local()) {
+        if (mnt_sh()) {
             expect_text(in("workspace/f"), "x\n");
         }
         (void)snprintf(text, sizeof(text), "echo %d", i);
-        if (!mnt_local()) {
+        if (!mnt_sh()) {
             put_ok(in("status"), "running");
         }
         put_ok(in("exec"), text);
@@ -169,8 +225,10 @@ static void one_whose_config_is_garbage_can_be_removed(void **state)
 
 static const struct CMUnitTest tests[] = {
     e2e_test(what_was_done_is_there_after_a_kill),
-    e2e_test_of("local", a_local_workspace_survives_a_kill),
+    e2e_test_of("sh", a_workspace_survives_a_kill),
     e2e_test_of("mem", a_command_under_a_kill_is_lost),
+    e2e_test_of("jsonl", what_a_dead_daemon_left_running_is_ended),
+    e2e_test_of("jsonl", what_ran_at_an_unmount_is_ended),
     e2e_test(a_new_daemon_clears_its_own_dead_mount),
     e2e_test(a_second_daemon_is_refused_with_the_pid),
     e2e_test(umount_and_mount_again_ten_times),
