@@ -92,7 +92,19 @@ static int add_env(struct run_args *args, const char *text, struct err *err)
     return 0;
 }
 
-static int take(struct run_args *args, int flag, struct err *err)
+/* The option that was looked at last; a letter may stand among others. */
+static int refuse(char **argv, const char *why, struct err *err)
+{
+    const char *word = argv[optind - 1];
+    const char letter[] = {'-', (char)optopt, '\0'};
+    bool is_letter =
+        optopt > 0 && optopt < OPT_CWD && strncmp(word, "--", 2) != 0;
+
+    return err_set(err, EINVAL, "%s '%.64s'; see --help", why,
+                   is_letter ? letter : word);
+}
+
+static int take(struct run_args *args, int flag, char **argv, struct err *err)
 {
     switch (flag) {
     case 'c':
@@ -115,9 +127,11 @@ static int take(struct run_args *args, int flag, struct err *err)
         args->json = true;
         return 0;
     case ':':
-        return err_set(err, EINVAL, "an option lacks its value; see --help");
+        return refuse(argv, "no value for option", err);
     default:
-        return err_set(err, EINVAL, "unknown option; see --help");
+        /* One that is known has a value that it does not take. */
+        return refuse(
+            argv, optopt < OPT_CWD ? "unknown option" : "no value is for", err);
     }
 }
 
@@ -129,7 +143,7 @@ static int take_options(int argc, char **argv, struct run_args *args,
     int rc = 0;
 
     while (flag != -1 && rc == 0) {
-        rc = take(args, flag, err);
+        rc = take(args, flag, argv, err);
         if (rc == 0) {
             flag = getopt_long(argc, argv, "+:hc:", long_options, NULL);
         }
