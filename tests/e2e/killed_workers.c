@@ -102,14 +102,14 @@ static int do_rename(const struct worker *worker)
 static int do_config(const struct worker *worker, unsigned limit)
 {
     char path[2 * MNT_PATH_SIZE];
-    char text[64];
+    char text[1024];
     struct wrote done;
 
     (void)snprintf(path, sizeof(path), "%s/config.json",
                    coming(worker, worker->moved));
     (void)snprintf(text, sizeof(text),
-                   "{\"provider\": \"%s\", \"exec_timeout_ms\": %u}",
-                   mnt.provider, limit);
+                   "{\"provider\": \"%s\", %s\"exec_timeout_ms\": %u}",
+                   mnt.provider, mnt_needs(), limit);
     done = put(path, text);
     return done.open ? done.open : done.write ? done.write : done.close;
 }
@@ -156,7 +156,9 @@ static enum kind choose_kind(struct worker *worker)
     unsigned number = choose(&worker->random, 14);
 
     if (number < ARRAY_SIZE(of_sandbox)) {
-        return of_sandbox[number];
+        return of_sandbox[number] == KIND_PAUSE && mnt_scripts()
+                   ? KIND_FILE /* It cannot pause. */
+                   : of_sandbox[number];
     }
     return worker->made ? of_coming[number - ARRAY_SIZE(of_sandbox)]
                         : KIND_MKDIR;
