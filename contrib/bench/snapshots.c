@@ -192,13 +192,19 @@ static int one_turn(struct subject *subject, unsigned turn)
     return rc < 0 ? rc : remove_fork(turn);
 }
 
-/* Makes a session, which is the working directory then. */
+/* Makes a session, which is the working directory then; the disk is at rest. */
 static int begin(const char *name, int sessions, unsigned files)
 {
+    int rc = 0;
+
     if (fchdir(sessions) < 0 || mkdir(name, 0755) < 0 || chdir(name) < 0) {
         return -errno;
     }
-    return files ? fill(files) : 0;
+    if (files) {
+        rc = fill(files);
+        sync();
+    }
+    return rc;
 }
 
 /* What has been measured is told; what has not is told to be so. Its files stay

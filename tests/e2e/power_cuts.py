@@ -17,6 +17,7 @@ The journal, which no cut reaches, has an entry for each thing before it is
 asked for, and one when it was told that it succeeded.
 """
 import contextlib
+import errno
 import fcntl
 import os
 import random
@@ -46,6 +47,21 @@ def read(path):
         return f.read()
 
 
+def remove_group(path):
+    """Its processes are dead, and may not be gone yet."""
+    end = time.monotonic() + WAIT_S
+    while True:
+        try:
+            os.rmdir(path)
+            return
+        except FileNotFoundError:
+            return
+        except OSError as e:
+            if e.errno != errno.EBUSY or time.monotonic() > end:
+                raise
+            time.sleep(0.005)
+
+
 def remove_groups():
     """Of a machine that is no more: control groups are named by numbers of
     processes, and no machine but ours has such small ones."""
@@ -54,8 +70,7 @@ def remove_groups():
             path = os.path.join(place, name)
             number = path.partition("/sessionfs-keeper.")[2].split(".")[0]
             if number and int(number) < LAST_PID:
-                with contextlib.suppress(FileNotFoundError):
-                    os.rmdir(path)
+                remove_group(path)
 
 
 class Disk:
@@ -171,13 +186,17 @@ def main():
     cuts = int(sys.argv[2]) if len(sys.argv) > 2 else 3
     seed = int(sys.argv[3]) if len(sys.argv) > 3 else \
         random.randrange(1 << 30)
-    if os.geteuid() or not os.path.exists("/dev/fuse"):
-        print("power_cuts: needs root and /dev/fuse")
+    needed = "/dev/fuse", "/dev/loop-control"
+    if os.geteuid() or not all(map(os.path.exists, needed)):
+        print("power_cuts: needs root, /dev/fuse and loop devices")
         sys.exit(1 if os.environ.get("CI") == "true" else 77)
     if "POWER_CUTS" not in os.environ:
         os.environ["POWER_CUTS"] = "1"
         os.execvp("unshare", ["unshare", "-m", sys.executable, __file__,
                               program, str(cuts), str(seed)])
+    # One at a time: control groups of two would have the same names.
+    alone = os.open("/dev/loop-control", os.O_RDONLY)
+    fcntl.flock(alone, fcntl.LOCK_EX)
     # Copies of other tests' mounts, whose daemons could not end; some may end
     # meanwhile.
     subprocess.run(["umount", "--all", "--lazy", "--types", "fuse.sessionfs"],
