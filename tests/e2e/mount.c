@@ -179,28 +179,6 @@ void mnt_fault(const char *id, const char *op, const char *what)
     }
 }
 
-uint64_t mnt_counter(const char *part)
-{
-    struct buf stats = BUF_INIT(TOOLS_TEXT_MAX);
-    uint64_t sum = 0;
-    char *save = NULL;
-    char *line;
-
-    if (get(at("stats"), &stats) != 0 || stats.size == 0) {
-        fail_msg("stats cannot be read");
-    }
-    for (line = strtok_r(stats.data, "\n", &save); line;
-         line = strtok_r(NULL, "\n", &save)) {
-        const char *blank = strrchr(line, ' ');
-
-        if (line[0] != '#' && blank && strstr(line, part)) {
-            sum += strtoull(blank + 1, NULL, 10);
-        }
-    }
-    buf_done(&stats);
-    return sum;
-}
-
 /* In the child: becomes the daemon. */
 static NORETURN void daemon_exec(int ready)
 {
@@ -327,11 +305,24 @@ static bool keeps(void)
            strstr(mnt.options, "on_unmount=keep") != NULL;
 }
 
+/* Whoever looks for files on this machine may be in the mount just then. */
+static bool unmounts_soon(void)
+{
+    int64_t deadline = clock_deadline(TOOLS_SOON_MS);
+    int rc;
+
+    do {
+        rc = mnt_unmount(0);
+    } while (rc != 0 && errno == EBUSY && clock_ms() < deadline &&
+             usleep(50 * 1000) == 0);
+    return rc == 0;
+}
+
 static const char *daemon_end(void)
 {
     const char *wrong;
 
-    if (mnt_unmount(0) != 0) {
+    if (!unmounts_soon()) {
         (void)fprintf(stderr, "e2e: umount: %s\n", strerror(errno));
         (void)mnt_unmount(MNT_DETACH);
         (void)kill(mnt.pid, SIGKILL);

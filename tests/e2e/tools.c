@@ -151,6 +151,28 @@ void eventually_text(const char *path, const char *want)
     }
 }
 
+uint64_t mnt_counter(const char *part)
+{
+    struct buf stats = BUF_INIT(TOOLS_TEXT_MAX);
+    uint64_t sum = 0;
+    char *save = NULL;
+    char *line;
+
+    if (get(at("stats"), &stats) != 0 || stats.size == 0) {
+        fail_msg("stats cannot be read");
+    }
+    for (line = strtok_r(stats.data, "\n", &save); line;
+         line = strtok_r(NULL, "\n", &save)) {
+        const char *blank = strrchr(line, ' ');
+
+        if (line[0] != '#' && blank && strstr(line, part)) {
+            sum += strtoull(blank + 1, NULL, 10);
+        }
+    }
+    buf_done(&stats);
+    return sum;
+}
+
 int64_t tools_soon(void)
 {
     return clock_deadline(TOOLS_SOON_MS);
