@@ -242,7 +242,7 @@ static struct direct_node *next_ref(struct direct *d, const struct stat *attr,
 /* Trees that never change part no names. */
 static bool has_names(const struct direct *d, const struct stat *attr)
 {
-    return S_ISREG(attr->st_mode) && attr->st_nlink > 1 && !d->base.fixed;
+    return !S_ISDIR(attr->st_mode) && attr->st_nlink > 1 && !d->base.fixed;
 }
 
 void direct_node_saw(struct direct_node *node, const struct stat *attr)

@@ -65,6 +65,12 @@ static const struct script names[] = {
      "stat -c %h a b; ln b c; echo three >> c; cat a\n"
      "test a -ef c && echo same\n",
      "one\none\none\ntwo\n2\n2\none\ntwo\nthree\nsame\n"},
+    {"a name of a symbolic link below is parted as well",
+     RUN "run 'ln -s t a; ln -P a b; touch -h -d @5 a'\n"
+         "mkdir checkpoints/a; echo a > restore; cd workspace\n"
+         "stat -c %Y a b; touch -h -d @9 b; stat -c %Y a b; cd ..\n"
+         "mkdir checkpoints/b; cd checkpoints/b; stat -c %Y a b\n",
+     "5\n5\n5\n9\n5\n9\n"},
     {"names of one symbolic link are names of one in a checkpoint",
      RUN "run 'ln -s t a; ln -P a b; mkdir d; ln -P b d/c'\n"
          "mkdir checkpoints/a; cd checkpoints/a; stat -c %h a b d/c\n"
