@@ -100,7 +100,10 @@ class Model:
             session["execs"][str(answer["id"])] = entry["says"]
             session["points"][str(answer["checkpoint"])] = session["files"]
         elif op == "write":
-            self.change(entry["session"], entry["changes"])
+            # A cut may have left what was to be renamed.
+            left = {path + ".new": None for path, value in
+                    entry["changes"].items() if value and entry["rename"]}
+            self.change(entry["session"], {**entry["changes"], **left})
         elif op == "name":
             session["points"][entry["label"]] = session["files"]
         elif op == "drop":
