@@ -6,14 +6,14 @@
 #define SESSIONFS_CPUS_H
 
 /**
- * Binds the calling thread. Where it may not run there, nothing changes.
+ * Binds the calling thread. Where the process's first one, which is never
+ * bound, may not run there, nothing changes: whoever started us chose its CPUs.
  *
  * @param cpu its number
  */
 void cpus_bind(int cpu);
 
-/** The calling thread runs wherever the process's first one may, which is
- *  never bound. */
+/** The calling thread runs wherever the process's first one may. */
 void cpus_free(void);
 
 #endif

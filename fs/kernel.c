@@ -141,10 +141,23 @@ static void note_interrupt(struct kernel *kernel, void *request)
     memcpy(at, &unique, sizeof(unique));
 }
 
+/* Who takes a request just while the file system is unmounted is told that it
+ * was aborted, which libfuse knows for a failure. To others the device is gone:
+ * ENODEV. */
+static ssize_t read_device(int fd, void *out, size_t size)
+{
+    ssize_t n = read(fd, out, size);
+
+    if (n < 0 && errno == ECONNABORTED) {
+        errno = ENODEV;
+    }
+    return n;
+}
+
 static ssize_t read_request(int fd, void *out, size_t size, void *userdata)
 {
     const struct fs *fs = userdata;
-    ssize_t n = read(fd, out, size);
+    ssize_t n = read_device(fd, out, size);
     struct wire_in head;
 
     if (n >= (ssize_t)sizeof(head)) {

@@ -305,6 +305,41 @@ static void work_runs_on_all_cpus_whoever_has_it_done(void **state)
     assert_int_equal(counts[2], cpu_count());
 }
 
+/* Where a thread is after it was to be bound elsewhere. */
+static void *where_bound(void *arg)
+{
+    int *cpu = arg;
+
+    cpus_bind(*cpu);
+    *cpu = sched_getcpu();
+    return NULL;
+}
+
+/* As taskset(1) or a unit of systemd says. */
+static void no_thread_is_bound_where_the_process_may_not_run(void **state)
+{
+    cpu_set_t all, one;
+    pthread_t thread;
+    int first = sched_getcpu();
+    int other = 0;
+
+    (void)state;
+    assert_int_equal(sched_getaffinity(0, sizeof(all), &all), 0);
+    if (CPU_COUNT(&all) < 2) {
+        skip();
+    }
+    while (other == first || !CPU_ISSET((unsigned)other, &all)) {
+        other++;
+    }
+    CPU_ZERO(&one);
+    CPU_SET((unsigned)first, &one);
+    assert_int_equal(sched_setaffinity(0, sizeof(one), &one), 0);
+    assert_int_equal(pthread_create(&thread, NULL, where_bound, &other), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(sched_setaffinity(0, sizeof(all), &all), 0);
+    assert_int_equal(other, first);
+}
+
 static void a_provider_without_a_required_slot_is_refused(void **state)
 {
     static const struct provider_ops lame = {.name = "lame"};
@@ -328,6 +363,7 @@ int main(void)
         cmocka_unit_test(the_loop_runs_posts_timers_and_sources_in_order),
         cmocka_unit_test(blocked_work_holds_up_no_other_while_threads_are_left),
         cmocka_unit_test(work_runs_on_all_cpus_whoever_has_it_done),
+        cmocka_unit_test(no_thread_is_bound_where_the_process_may_not_run),
         cmocka_unit_test(a_provider_without_a_required_slot_is_refused),
     };
 

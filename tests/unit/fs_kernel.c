@@ -1,6 +1,7 @@
 /* What depends on the kernel, as far as it needs no mount. */
 #include "tests/cmocka.h"
 
+#include "fs/fs.h"
 #include "fs/kernel.h"
 #include "fs/kernel_near.h"
 #include "fs/kernel_ring.h"
@@ -9,6 +10,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -140,6 +142,66 @@ static void one_thread_that_sends_many_requests_is_followed(void **state)
     assert_int_equal(counts[5], all);
 }
 
+/* ---- The device ---- */
+
+static int broken; /* The errno of reads from now on. */
+
+ssize_t __real_read(int fd, void *out, size_t size);
+ssize_t __wrap_read(int fd, void *out, size_t size);
+
+ssize_t __wrap_read(int fd, void *out, size_t size)
+{
+    if (broken) {
+        errno = broken;
+        return -1;
+    }
+    return __real_read(fd, out, size);
+}
+
+/* What libfuse's loop gets, and whether it is to end. */
+static int receive(int code, bool *ends)
+{
+    static const struct fuse_lowlevel_ops none;
+    struct fuse_args args = FUSE_ARGS_INIT(0, NULL);
+    struct fs fs = {.kernel = kernel_new(0, false)};
+    struct fuse_buf buf = {.size = 0};
+    struct err err = ERR_INIT;
+    char name[32];
+    int ends_of_pipe[2];
+    int rc;
+
+    assert_non_null(fs.kernel);
+    assert_int_equal(fuse_opt_add_arg(&args, "test"), 0);
+    fs.fuse = fuse_session_new(&args, &none, sizeof(none), &fs);
+    assert_non_null(fs.fuse);
+    assert_int_equal(pipe(ends_of_pipe), 0);
+    (void)snprintf(name, sizeof(name), "/dev/fd/%d", ends_of_pipe[0]);
+    assert_int_equal(fuse_session_mount(fs.fuse, name), 0);
+    assert_int_equal(kernel_attach(&fs, &err), 0);
+    broken = code;
+    rc = fuse_session_receive_buf(fs.fuse, &buf);
+    broken = 0;
+    *ends = fuse_session_exited(fs.fuse);
+    free(buf.mem);
+    fuse_session_destroy(fs.fuse); /* And closes the pipe's end. */
+    (void)close(ends_of_pipe[1]);
+    fuse_opt_free_args(&args);
+    kernel_free(fs.kernel);
+    return rc;
+}
+
+static void a_request_cut_off_by_the_unmount_is_no_failure(void **state)
+{
+    bool ends;
+
+    (void)state;
+    assert_int_equal(receive(ENODEV, &ends), 0);
+    assert_true(ends);
+    assert_int_equal(receive(ECONNABORTED, &ends), 0);
+    assert_true(ends);
+    assert_int_equal(receive(EFAULT, &ends), -EFAULT);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -147,6 +209,7 @@ int main(void)
         cmocka_unit_test(a_ring_gives_back_all_that_was_put_in),
         cmocka_unit_test(what_came_by_no_ring_is_answered_elsewhere),
         cmocka_unit_test(one_thread_that_sends_many_requests_is_followed),
+        cmocka_unit_test(a_request_cut_off_by_the_unmount_is_no_failure),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
