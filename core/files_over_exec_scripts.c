@@ -246,8 +246,8 @@ const char over_get_many[] =
 
 /* $3: a name for the new file beside the old; $4: whether its bytes come
  * along; $5 mode, $6 atime, $7 mtime, or none; $8: what the file must be:
- * `any`, `none`, or its size and mtime; $9: its new size: whoever is killed
- * while he hands the bytes over must not be taken for their end.
+ * `any`, `none`, or its size and mtime; $9: its new size, without which the
+ * bytes of a sender that was killed would be taken for all of them.
  * What has several names keeps them, and is written in its place. */
 const char over_put[] =
     PLACE "t=./$3 mode=$5\n"

@@ -302,6 +302,7 @@ static int apply(struct session *session, const struct js *js,
             registry_provider(session->registry, change.config.provider);
 
         mutex_lock(&session->lock);
+        /* What cannot be read is replaced, by what stands in for it too. */
         change.count += session->unreadable != NULL;
         rc = change_locked(session, &change, provider, caller, err);
         mutex_unlock(&session->lock);

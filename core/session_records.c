@@ -71,7 +71,8 @@ void session_fail(struct session *session, const char *op, uint64_t exec_n,
     buf_done(&line);
 }
 
-/* Not of an operation, so it is in no list; and there as long as it is so. */
+/* It is a state and no operation that failed: so it is not stored, and shows
+ * until the config is mended. */
 static int add_unreadable(struct session *session, struct buf *out)
 {
     int rc = 0;

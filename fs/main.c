@@ -212,7 +212,9 @@ static int serve_requests(struct fs *fs, struct err *err)
     fuse_loop_cfg_set_idle_threads(config, MAX_THREADS);
     rc = fuse_session_loop_mt(fs->fuse, config);
     fuse_loop_cfg_destroy(config);
-    return rc < 0 ? err_set(err, -rc, "the connection to the kernel broke") : 0;
+    return rc < 0 ? err_set(err, -rc, "the connection to the kernel broke: %s",
+                            strerror(-rc))
+                  : 0;
 }
 
 /* ---- Ours ---- */

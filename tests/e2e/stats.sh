@@ -154,6 +154,6 @@ for _ in 1 2 3 4 5 6 7 8 9 10; do
     took=$((($(date +%s%N) - start) / 1000000))
     [ "$took" -ge "$least" ] || least=$took
 done
-# A busy machine may take three times as long.
-[ "$least" -le 300 ] || fail "takes $least ms with 2000 sessions"
+# Nobody in the way, it takes some five.
+[ "$least" -le 100 ] || fail "takes $least ms with 2000 sessions"
 finish

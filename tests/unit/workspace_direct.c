@@ -282,13 +282,29 @@ static void files_that_are_open_for_writing_are_told(void **state)
     writers_are(fx, "");
 }
 
+static void is_busy_by_what_is_open_alone(struct fixture *fx,
+                                          struct ws_node *node)
+{
+    struct ws_file *file = NULL;
+    struct ws_dir *listing = NULL;
+
+    assert_false(ws_busy(fx->ws));
+    assert_int_equal(ws_open(node, O_RDONLY, &fx->ctx, &file, &fx->err), 0);
+    assert_true(ws_busy(fx->ws));
+    ws_close(file);
+    assert_false(ws_busy(fx->ws));
+    assert_int_equal(ws_opendir(fx->root, &fx->ctx, &listing, &fx->err), 0);
+    assert_true(ws_busy(fx->ws));
+    ws_closedir(listing);
+    assert_false(ws_busy(fx->ws));
+}
+
 /* What has the same files elsewhere, but for one that is gone and one that is
  * another's. */
 static void nodes_go_with_a_tree_that_moves(void **state)
 {
     struct fixture *fx = *state;
     struct ws_file *file = NULL;
-    struct ws_dir *listing = NULL;
     struct ws_node *above[2], *deep, *gone, *other, *found;
     struct stat attr;
     char command[256];
@@ -312,15 +328,7 @@ static void nodes_go_with_a_tree_that_moves(void **state)
                    fx->dir, to, to, fx->dir, fx->dir, fx->dir);
     assert_int_equal(system(command), 0);
 
-    assert_false(ws_busy(fx->ws));
-    assert_int_equal(ws_open(deep, O_RDONLY, &fx->ctx, &file, &fx->err), 0);
-    assert_true(ws_busy(fx->ws));
-    ws_close(file);
-    assert_false(ws_busy(fx->ws));
-    assert_int_equal(ws_opendir(fx->root, &fx->ctx, &listing, &fx->err), 0);
-    assert_true(ws_busy(fx->ws));
-    ws_closedir(listing);
-    assert_false(ws_busy(fx->ws));
+    is_busy_by_what_is_open_alone(fx, deep);
 
     fd = open(to, O_PATH | O_DIRECTORY | O_CLOEXEC);
     assert_int_equal(ws_move(fx->ws, fd, &fx->err), 0);
