@@ -278,6 +278,7 @@ void snapshots_close(struct snapshots *snapshots)
     }
     if (snapshots->closers && snapshots->joiners) {
         cancel_fire(&snapshots->closing);
+        snapshots_join_stop(snapshots);
     }
     workers_free(snapshots->closers);
     workers_free(snapshots->joiners);
@@ -370,7 +371,7 @@ int snapshots_forget(struct snapshots *snapshots, const struct sandbox *sandbox,
 
     snapshots_free_state(snapshots,
                          snapshots_take_state(snapshots, sandbox->number));
-    snapshots_join_drop(snapshots, sandbox->number);
+    snapshots_join_drop(snapshots, sandbox->number, 0);
     if (dir < 0) {
         return errno == ENOENT ? 0 : err_errno(err, "the sandbox's directory");
     }

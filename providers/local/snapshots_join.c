@@ -28,12 +28,14 @@ struct joint {
     uint64_t made;   /* In its place; a reference. 0: it failed. */
     char *dir;       /* As in struct sandbox. */
     char *config;
+    struct cancel cancel;
 };
 
 static void free_joint(struct joint *joint)
 {
     free(joint->dir);
     free(joint->config);
+    cancel_done(&joint->cancel);
     free(joint);
 }
 
@@ -62,14 +64,14 @@ static struct joint *find_locked(struct snapshots *snapshots, uint64_t number)
 
 /* ---- In the background ---- */
 
-static int join(const struct joint *joint, uint64_t *made, struct err *err)
+static int join(struct joint *joint, uint64_t *made, struct err *err)
 {
     const struct limits limits = {.deadline_ms = DEADLINE_NONE,
-                                  .cancel = &joint->snapshots->closing};
+                                  .cancel = &joint->cancel};
     const struct sandbox sandbox = {
         .number = joint->number, .dir = joint->dir, .config = joint->config};
     uint64_t bytes = 0;
-    int rc;
+    int rc = limits_check(&limits, "joining layers", err);
     const struct squash_ask ask = {.layers = joint->snapshots->layers,
                                    .volumes = joint->snapshots->volumes,
                                    .sandbox = &sandbox,
@@ -77,6 +79,9 @@ static int join(const struct joint *joint, uint64_t *made, struct err *err)
                                    .bytes = &bytes,
                                    .sealed = true};
 
+    if (rc < 0) {
+        return rc; /* It has waited, and nobody wants it any more. */
+    }
     if (!layers_ref(ask.layers, joint->top)) {
         return err_set(err, ESTALE, "the layers are gone");
     }
@@ -116,6 +121,7 @@ static struct joint *new_joint(struct snapshots *snapshots,
                                const struct sandbox *sandbox, uint64_t top)
 {
     struct joint *joint = calloc(1, sizeof(*joint));
+    struct err ignored = ERR_INIT;
 
     if (!joint) {
         return NULL;
@@ -123,9 +129,12 @@ static struct joint *new_joint(struct snapshots *snapshots,
     list_init(&joint->link);
     joint->snapshots = snapshots;
     joint->number = sandbox->number;
+    joint->cancel.fd = -1;
     joint->dir = strdup(sandbox->dir);
     joint->config = strdup(sandbox->config);
-    if (!joint->dir || !joint->config || !layers_ref(snapshots->layers, top)) {
+    if (!joint->dir || !joint->config ||
+        cancel_init(&joint->cancel, &ignored) < 0 ||
+        !layers_ref(snapshots->layers, top)) {
         free_joint(joint);
         return NULL;
     }
@@ -157,8 +166,8 @@ void snapshots_join(struct snapshots *snapshots, const struct sandbox *sandbox,
         !squash_due(&ask, top)) {
         return;
     }
-    /* What a restore has left behind. */
-    snapshots_join_drop(snapshots, sandbox->number);
+    /* What could not be joined. */
+    snapshots_join_drop(snapshots, sandbox->number, 0);
     joint = new_joint(snapshots, sandbox, top);
     if (!joint) {
         return;
@@ -202,20 +211,33 @@ uint64_t snapshots_joined(struct snapshots *snapshots, uint64_t number,
     return top;
 }
 
-void snapshots_join_drop(struct snapshots *snapshots, uint64_t number)
+void snapshots_join_drop(struct snapshots *snapshots, uint64_t number,
+                         uint64_t but)
 {
     struct joint *joint;
 
     mutex_lock(&snapshots->lock);
     joint = find_locked(snapshots, number);
+    joint = joint && joint->top == but ? NULL : joint;
     if (joint && joint->over) {
         list_remove(&joint->link);
     } else if (joint) {
         joint->unwanted = true;
+        cancel_fire(&joint->cancel);
         joint = NULL; /* Its thread ends it. */
     }
     mutex_unlock(&snapshots->lock);
     end_joint(joint);
+}
+
+void snapshots_join_stop(struct snapshots *snapshots)
+{
+    mutex_lock(&snapshots->lock);
+    list_each(node, &snapshots->joints)
+    {
+        cancel_fire(&container_of(node, struct joint, link)->cancel);
+    }
+    mutex_unlock(&snapshots->lock);
 }
 
 void snapshots_join_end(struct snapshots *snapshots)

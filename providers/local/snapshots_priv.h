@@ -30,7 +30,7 @@ struct snapshots {
     size_t cuts;
     struct workers *closers; /* Of mounts; until */
     struct cancel closing;   /* this fires they take their time. */
-    struct workers *joiners; /* Of sealed layers; until that fires, too. */
+    struct workers *joiners; /* Of sealed layers: snapshots_join.c. */
     struct mutex lock;
     struct list states GUARDED; /* By lock, */
     struct list joints GUARDED; /* as these: snapshots_join.c. */
@@ -64,8 +64,11 @@ bool snapshots_joins(struct snapshots *snapshots, uint64_t number);
  * which is borrowed, or on itself. */
 uint64_t snapshots_joined(struct snapshots *snapshots, uint64_t number,
                           uint64_t top);
-/* What was made for a session is needed no more. */
-void snapshots_join_drop(struct snapshots *snapshots, uint64_t number);
+/* What is made for a session is needed no more, but of this layer, if any. */
+void snapshots_join_drop(struct snapshots *snapshots, uint64_t number,
+                         uint64_t but);
+/* Asks all of it to end. */
+void snapshots_join_stop(struct snapshots *snapshots);
 /* Frees all, once no thread of it runs. */
 void snapshots_join_end(struct snapshots *snapshots);
 

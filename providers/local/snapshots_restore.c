@@ -205,6 +205,7 @@ int snapshots_restore(struct snapshots *snapshots,
         return rc;
     }
     volume_forget(snapshots->volumes, sandbox->number);
+    snapshots_join_drop(snapshots, sandbox->number, making.head.top);
     rc = snapshots->durable ? head_sync(dir, err) : 0;
     /* What was there goes when nothing can lead back to it; else at the next
      * start. */

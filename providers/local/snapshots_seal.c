@@ -309,7 +309,8 @@ static int undo(struct sealing *sealing)
 struct closing {
     struct snapshots *snapshots;
     int fd;
-    uint64_t top; /* Of the layers that it is over; a reference. */
+    uint64_t top;   /* Of the layers that it is over; a reference. */
+    int64_t due_ms; /* A deadline: also where many wait. */
 };
 
 /* Who closes a mount last takes it down, which takes long. */
@@ -319,7 +320,7 @@ static void close_late(void *arg)
     struct pollfd end = {.fd = closing->snapshots->closing.fd,
                          .events = POLLIN};
 
-    (void)poll(&end, 1, LINGER_MS);
+    (void)poll(&end, 1, clock_timeout(closing->due_ms));
     cleanup_fd(&closing->fd);
     layers_unref(closing->snapshots->layers, closing->top);
     free(closing);
@@ -330,8 +331,10 @@ static void close_later(struct snapshots *snapshots, int fd, uint64_t top)
     struct closing *closing = malloc(sizeof(*closing));
 
     if (closing) {
-        *closing =
-            (struct closing){.snapshots = snapshots, .fd = fd, .top = top};
+        *closing = (struct closing){.snapshots = snapshots,
+                                    .fd = fd,
+                                    .top = top,
+                                    .due_ms = clock_deadline(LINGER_MS)};
         if (workers_run(snapshots->closers, close_late, closing) == 0) {
             return;
         }
@@ -351,7 +354,7 @@ static void finish(struct sealing *sealing, struct snapshots_sealed *out)
     /* The name's reference is the head's; and one for the caller. */
     (void)layers_ref(snapshots->layers, sealing->layer);
     if (sealing->parent != sealing->was.top) {
-        snapshots_join_drop(snapshots, sealing->ask->sandbox->number);
+        snapshots_join_drop(snapshots, sealing->ask->sandbox->number, 0);
     }
     out->head = sealing->next;
     out->layer = sealing->layer;

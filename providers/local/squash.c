@@ -480,6 +480,10 @@ static int squash_tier(const struct squash_ask *ask, uint64_t *top,
     if (dst < 0) {
         return dst;
     }
+    if (ask->sealed) {
+        /* What comes to lie on it is made later: that nobody waits for it. */
+        layers_done(ask->layers, id);
+    }
     rc = join(ask, &(const struct joint){id, dst, ids, count, below, all}, err);
     if (rc < 0) {
         layers_unref(ask->layers, id);

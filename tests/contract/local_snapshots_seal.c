@@ -2,6 +2,7 @@
 #include "core/clock.h"
 #include "providers/local/box.h"
 #include "providers/local/snapshots.h"
+#include "providers/local/written.h"
 #include "tests/cmocka.h"
 #include "tests/contract/local_snapshots.h"
 #include "tests/contract/snapshots_model.h"
@@ -17,6 +18,8 @@ enum {
     SOME = 300,   /* where fewer are, these are more. */
     SOME_LEAST = 200,
     MANY = 75,
+    JOINED = 32,      /* So many become one. */
+    LATER_MS = 20000, /* As it is usual. */
     MOST = 1000
 };
 
@@ -246,6 +249,68 @@ static void many_seals_show_the_same(void **state)
     end(&model);
 }
 
+/* Waits until something is so in the store of layers. */
+static void await(struct model *model, const char *what)
+{
+    static const char script[] =
+        "cd %s/../../layers; for i in $(seq 400); do %s && exit 0; "
+        "sleep 0.025; done; ls; exit 1";
+    char command[2 * BENCH_PATH + sizeof(script)];
+
+    (void)snprintf(command, sizeof(command), script, model->box.sandbox.dir,
+                   what);
+    assert_int_equal(system(command), 0);
+}
+
+static void seal_until_joined(struct model *model)
+{
+    snapshots_seal_from(0, 0);
+    for (unsigned key = 1; key <= JOINED; key++) {
+        assert_int_equal(sh(model, "echo x >>f", ""), 0);
+        assert_true(model_take_only(model, key, NULL).moved);
+    }
+    await(model, "test -h $(find . -lname '*.100') && "
+                 "test -e $(basename $(find . -lname '*.100') .on)/f");
+}
+
+/* A power cut would take what others have made since. */
+static void what_is_joined_keeps_nobody_from_the_disk(void **state)
+{
+    struct model model;
+    struct model other;
+
+    begin(state, &model);
+    written_wait(1);
+    seal_until_joined(&model);
+    model_make(*state, &other);
+    assert_int_equal(sh(&other, "echo x >f", ""), 0);
+    (void)model_take_only(&other, 1, NULL);
+    await(&other, "test $(readlink written | cut -d. -f1) -ge "
+                  "$(ls | grep on | sort -n | tail -n 1 | cut -d. -f1)");
+    written_wait(LATER_MS);
+    model_end(&other);
+    end(&model);
+}
+
+/* Which the session never comes back to. */
+static void a_restore_lets_what_was_joined_go(void **state)
+{
+    struct model model;
+    struct err err = ERR_INIT;
+
+    begin(state, &model);
+    seal_until_joined(&model);
+    model_restore(&model, 1);
+    for (unsigned key = 2; key <= JOINED; key++) {
+        assert_int_equal(
+            provider_snapshot_drop(model.bench->provider, &model.box.sandbox,
+                                   key, bench_limits(model.bench), &err),
+            0);
+    }
+    await(&model, "test $(ls | grep -c on) = 1");
+    end(&model);
+}
+
 /* Another checkpoint after each says that nothing has changed. */
 static void nothing_is_counted_twice(void **state)
 {
@@ -402,6 +467,8 @@ int suite_snapshots_seal(void)
         cmocka_unit_test(what_is_large_is_sealed),
         cmocka_unit_test(seal_on_seal_shows_the_same),
         cmocka_unit_test(many_seals_show_the_same),
+        cmocka_unit_test(what_is_joined_keeps_nobody_from_the_disk),
+        cmocka_unit_test(a_restore_lets_what_was_joined_go),
         cmocka_unit_test(nothing_is_counted_twice),
         cmocka_unit_test(what_holds_the_workspace_keeps_it),
         cmocka_unit_test(files_with_more_names_stay_one),
