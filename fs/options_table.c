@@ -77,8 +77,8 @@ const struct option_row option_rows[] = {
            "how long the end may take, and a start waits for the end of "
            "another daemon on the same state (default: 30)"),
     WORD("durable", "process|power", durable, durable_words, "process",
-         "what a command and its checkpoint survive once they are reported: "
-         "the end of this program, or also a power cut (default: process)"),
+         "what is reported as done survives the end of this program, or a "
+         "power cut, too (default: process)"),
     NUMBER("events_keep", "N", events_keep, 1, 10000000, "10000",
            "how many events of each session stay at least (default: 10000)"),
     NUMBER("execs_keep", "N", execs_keep, 1, 1000000, "1000",

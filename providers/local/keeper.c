@@ -369,7 +369,7 @@ static bool await_next(const struct keeper *keeper)
 
 /* Those by controllers of version 2 went with the daemon before. */
 static void limit_again(const void *arg, const struct wire_quota *quota,
-                        const int fds[WIRE_BOX_FDS])
+                        const int fds[WIRE_FD_MAX])
 {
     const struct control *control = arg;
     struct control_groups groups;
