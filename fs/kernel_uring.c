@@ -49,7 +49,8 @@ static void *thread_main(void *arg)
         rc = kernel_uring_serve(thread);
         if (rc < 0) {
             log_error("a queue of requests ends: %s", strerror(-rc));
-            fuse_session_exit(thread->uring->fuse);
+            /* The loop waits for the device, which only a signal ends. */
+            (void)kill(getpid(), SIGTERM);
         }
     }
     kernel_ring_close(&thread->ring);

@@ -1,11 +1,13 @@
 /* What depends on the kernel, as far as it needs no mount. */
 #include "tests/cmocka.h"
 
+#include "core/clock.h"
 #include "fs/fs.h"
 #include "fs/kernel.h"
 #include "fs/kernel_near.h"
 #include "fs/kernel_ring.h"
 #include "fs/kernel_uring.h"
+#include "fs/signals.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -41,7 +43,9 @@ static void features_are_read_by_name(void **state)
 
 enum {
     SIZE = 8,
-    ROUNDS = 100
+    ROUNDS = 100,
+    PAYLOAD = 8192,
+    GUARD_S = 30,
 };
 
 /* More than fit at once, several times around. */
@@ -158,35 +162,53 @@ ssize_t __wrap_read(int fd, void *out, size_t size)
     return __real_read(fd, out, size);
 }
 
-/* What libfuse's loop gets, and whether it is to end. */
-static int receive(int code, bool *ends)
+/* A connection whose device is a pipe, in which nothing comes. */
+struct device {
+    struct fs fs;
+    int ends[2];
+};
+
+static void device_open(struct device *device)
 {
     static const struct fuse_lowlevel_ops none;
     struct fuse_args args = FUSE_ARGS_INIT(0, NULL);
-    struct fs fs = {.kernel = kernel_new(0, false)};
-    struct fuse_buf buf = {.size = 0};
     struct err err = ERR_INIT;
     char name[32];
-    int ends_of_pipe[2];
+
+    memset(device, 0, sizeof(*device));
+    device->fs.kernel = kernel_new(0, false);
+    assert_non_null(device->fs.kernel);
+    assert_int_equal(fuse_opt_add_arg(&args, "test"), 0);
+    device->fs.fuse = fuse_session_new(&args, &none, sizeof(none), &device->fs);
+    assert_non_null(device->fs.fuse);
+    fuse_opt_free_args(&args);
+    assert_int_equal(pipe(device->ends), 0);
+    (void)snprintf(name, sizeof(name), "/dev/fd/%d", device->ends[0]);
+    assert_int_equal(fuse_session_mount(device->fs.fuse, name), 0);
+    assert_int_equal(kernel_attach(&device->fs, &err), 0);
+}
+
+static void device_close(struct device *device)
+{
+    fuse_session_destroy(device->fs.fuse); /* And closes its end. */
+    (void)close(device->ends[1]);
+    kernel_free(device->fs.kernel);
+}
+
+/* What libfuse's loop gets, and whether it is to end. */
+static int receive(int code, bool *ends)
+{
+    struct device device;
+    struct fuse_buf buf = {.size = 0};
     int rc;
 
-    assert_non_null(fs.kernel);
-    assert_int_equal(fuse_opt_add_arg(&args, "test"), 0);
-    fs.fuse = fuse_session_new(&args, &none, sizeof(none), &fs);
-    assert_non_null(fs.fuse);
-    assert_int_equal(pipe(ends_of_pipe), 0);
-    (void)snprintf(name, sizeof(name), "/dev/fd/%d", ends_of_pipe[0]);
-    assert_int_equal(fuse_session_mount(fs.fuse, name), 0);
-    assert_int_equal(kernel_attach(&fs, &err), 0);
+    device_open(&device);
     broken = code;
-    rc = fuse_session_receive_buf(fs.fuse, &buf);
+    rc = fuse_session_receive_buf(device.fs.fuse, &buf);
     broken = 0;
-    *ends = fuse_session_exited(fs.fuse);
+    *ends = fuse_session_exited(device.fs.fuse);
     free(buf.mem);
-    fuse_session_destroy(fs.fuse); /* And closes the pipe's end. */
-    (void)close(ends_of_pipe[1]);
-    fuse_opt_free_args(&args);
-    kernel_free(fs.kernel);
+    device_close(&device);
     return rc;
 }
 
@@ -202,6 +224,35 @@ static void a_request_cut_off_by_the_unmount_is_no_failure(void **state)
     assert_int_equal(receive(EFAULT, &ends), -EFAULT);
 }
 
+/* The pipe knows nothing of rings. */
+static void a_ring_that_breaks_ends_the_loop(void **state)
+{
+    struct fuse_loop_config *config = fuse_loop_cfg_create();
+    struct kernel_uring *uring;
+    struct err err = ERR_INIT;
+    struct device device;
+    int64_t late = clock_deadline(GUARD_S * 1000LL);
+    int rc;
+
+    (void)state;
+    device_open(&device);
+    rc =
+        kernel_uring_new(device.fs.fuse, device.ends[0], PAYLOAD, &uring, &err);
+    if (rc == -EPERM || rc == -ENOSYS || rc == -EINVAL) {
+        skip(); /* Not here, or only an old one. */
+    }
+    assert_int_equal(rc, 0);
+    assert_int_equal(signals_begin(device.fs.fuse, &err), 0);
+    (void)alarm(GUARD_S); /* Else it would not end at all. */
+    kernel_uring_start(uring);
+    assert_int_equal(fuse_session_loop_mt(device.fs.fuse, config), 0);
+    assert_true(clock_ms() < late);
+    signals_hold();
+    kernel_uring_free(uring);
+    fuse_loop_cfg_destroy(config);
+    device_close(&device);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -210,6 +261,7 @@ int main(void)
         cmocka_unit_test(what_came_by_no_ring_is_answered_elsewhere),
         cmocka_unit_test(one_thread_that_sends_many_requests_is_followed),
         cmocka_unit_test(a_request_cut_off_by_the_unmount_is_no_failure),
+        cmocka_unit_test(a_ring_that_breaks_ends_the_loop),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
