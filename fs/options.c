@@ -161,7 +161,7 @@ void options_help(const struct provider_ops *const *providers)
 
     (void)printf("%s\n"
                  "       sessionfs run SESSION COMMAND...   (see run --help)\n"
-                 "       sessionfs serve [options]   (sandbox.v1, JSON lines)\n"
+                 "       sessionfs serve [options]   (see sessionfs-serve(1))\n"
                  "Shows sandboxes as files; MOUNTPOINT/README tells how."
                  "\n\n",
                  usage);
