@@ -24,6 +24,7 @@
 #include <search.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/statvfs.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
@@ -31,6 +32,8 @@ enum {
     MANY = 32, /* Of one tier, become one of the next. */
     LINK_LEAST = 1024 * 1024,
     DIR_ROOM = 4096,
+    LEFT_PART = 10,      /* Joining in the background leaves this part of the */
+    LEFT_MOST_MB = 2048, /* disk, or so much: twice what commands need. */
 };
 
 /* Two directories of one path that are to be merged. */
@@ -49,6 +52,7 @@ struct squashing {
     size_t count;
     struct scan_node *tree;
     struct pair *pairs;
+    bool sealed; /* As it was asked. */
     int dst;     /* Where the walk is. */
     int top;     /* The new layer. */
     int view;    /* What lies below it shows; */
@@ -340,6 +344,26 @@ static int leave(struct squashing *sq, const struct scan_node *dir)
     return from < 0 ? fail(sq, from) : copy_dir_attr(from, sq->dst, sq->err);
 }
 
+static bool is_short(const struct statvfs *disk)
+{
+    const uint64_t part = (uint64_t)disk->f_blocks / LEFT_PART;
+    const uint64_t most = ((uint64_t)LEFT_MOST_MB << 20) / disk->f_frsize;
+
+    return disk->f_bavail < (part < most ? part : most);
+}
+
+static int check(const struct squashing *sq)
+{
+    struct statvfs disk;
+    int rc = limits_check(sq->limits, "joining layers takes too long", sq->err);
+
+    if (rc == 0 && sq->sealed && fstatvfs(sq->top, &disk) == 0 &&
+        is_short(&disk)) {
+        rc = err_set(sq->err, ENOSPC, "joining layers takes too much room");
+    }
+    return rc;
+}
+
 static int write_tree(struct squashing *sq)
 {
     struct scan_node *dir = sq->tree;
@@ -349,7 +373,7 @@ static int write_tree(struct squashing *sq)
         struct scan_node *node =
             dir->at < dir->count ? dir->below[dir->at++] : NULL;
 
-        rc = limits_check(sq->limits, "joining layers takes too long", sq->err);
+        rc = check(sq);
         if (rc == 0 && !node) {
             rc = leave(sq, dir);
             if (rc < 0 || dir == sq->tree) {
@@ -436,6 +460,7 @@ static int join(const struct squash_ask *ask, const struct joint *joint,
                                      .limits = ask->limits,
                                      .bytes = ask->bytes},
                            .count = joint->count,
+                           .sealed = ask->sealed,
                            .top = joint->dst,
                            .view = joint->view,
                            .all = joint->all,

@@ -8,9 +8,11 @@
 #include "tests/contract/snapshots_model.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 enum {
@@ -45,6 +47,26 @@ int __wrap_box_move(const struct box *box, int mount,
         rc = err_set(err, ETIMEDOUT, "it took too long");
     }
     move_ends = AS_IT_DOES;
+    return rc;
+}
+
+/* Whether little room is left, enough for a command; or much, whatever the
+ * machine has. */
+static atomic_bool is_tight;
+
+int __real_fstatvfs(int fd, struct statvfs *out);
+int __wrap_fstatvfs(int fd, struct statvfs *out);
+
+int __wrap_fstatvfs(int fd, struct statvfs *out)
+{
+    int rc = __real_fstatvfs(fd, out);
+
+    if (rc == 0) {
+        out->f_blocks = ((uint64_t)1 << 40) / out->f_frsize;
+        out->f_bavail = atomic_load(&is_tight)
+                            ? ((uint64_t)3 << 29) / out->f_frsize
+                            : out->f_blocks;
+    }
     return rc;
 }
 
@@ -311,6 +333,34 @@ static void a_restore_lets_what_was_joined_go(void **state)
     end(&model);
 }
 
+/* Nothing is sealed while layers are joined. */
+static void seal_next(struct model *model, uint64_t *key)
+{
+    do {
+        assert_int_equal(sh(model, "echo x >>f", ""), 0);
+    } while (!model_take_only(model, ++*key, NULL).moved);
+}
+
+/* What is done meanwhile in workspaces would fail. */
+static void nothing_is_joined_where_room_is_short(void **state)
+{
+    struct model model;
+    uint64_t key = 0;
+
+    begin(state, &model);
+    snapshots_seal_from(0, 0);
+    atomic_store(&is_tight, true);
+    for (unsigned i = 0; i <= JOINED; i++) {
+        seal_next(&model, &key);
+    }
+    assert_int_equal(depth(&model), JOINED + 1);
+    atomic_store(&is_tight, false);
+    seal_next(&model, &key);
+    seal_next(&model, &key);
+    assert_in_range(depth(&model), 1, JOINED);
+    end(&model);
+}
+
 /* Another checkpoint after each says that nothing has changed. */
 static void nothing_is_counted_twice(void **state)
 {
@@ -469,6 +519,7 @@ int suite_snapshots_seal(void)
         cmocka_unit_test(many_seals_show_the_same),
         cmocka_unit_test(what_is_joined_keeps_nobody_from_the_disk),
         cmocka_unit_test(a_restore_lets_what_was_joined_go),
+        cmocka_unit_test(nothing_is_joined_where_room_is_short),
         cmocka_unit_test(nothing_is_counted_twice),
         cmocka_unit_test(what_holds_the_workspace_keeps_it),
         cmocka_unit_test(files_with_more_names_stay_one),
