@@ -116,8 +116,6 @@ static int put_under(struct remote *r, struct leaving *leaving, struct err *err)
     }
     if (rc == 0 && fsync(dir) < 0) {
         rc = err_errno(err, "cannot put it aside");
-    }
-    if (rc < 0 && rc != -EEXIST && dir >= 0) {
         (void)unlinkat(dir, leaving->name, 0);
     }
     return rc;

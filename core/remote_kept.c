@@ -35,7 +35,7 @@ struct head {
     uint64_t path_size;
     uint64_t n_dirty;
     struct stat was, attr;
-    int64_t base;
+    int64_t base; /* Of a whole one that is of no use: what was tried. */
     uint32_t mask;
     bool fresh, whole, appended, written;
 };
@@ -113,30 +113,38 @@ static int copy_data(int from, int to, struct err *err)
                : err_errno(err, "cannot read what is not sent");
 }
 
+static int fill_copy(int from, int to, struct err *err)
+{
+    struct stat attr;
+
+    return fstat(from, &attr) < 0 || ftruncate(to, attr.st_size) < 0
+               ? err_errno(err, "cannot keep what is not sent")
+               : copy_data(from, to, err);
+}
+
 /* Gives the bytes a name; where a file without one cannot get any they are
- * copied. */
+ * copied. Of a name that is there nothing is changed. */
 int remote_keep_data(int dir, const char *name, int fd, struct err *err)
 {
     char proc[REMOTE_KEPT_NAME];
-    struct stat attr;
     AUTO_FD int copy = -1;
-    int rc;
+    int rc = 0;
 
     (void)snprintf(proc, sizeof(proc), "/proc/self/fd/%d", fd);
     if (linkat(AT_FDCWD, proc, dir, name, AT_SYMLINK_FOLLOW) < 0) {
         copy = openat(dir, name, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
-        if (copy < 0 || fstat(fd, &attr) < 0 ||
-            ftruncate(copy, attr.st_size) < 0) {
+        if (copy < 0) {
             return err_errno(err, "cannot keep what is not sent");
         }
-        rc = copy_data(fd, copy, err);
-        if (rc < 0) {
-            return rc;
-        }
+        rc = fill_copy(fd, copy, err);
     }
-    return fdatasync(copy < 0 ? fd : copy) < 0
-               ? err_errno(err, "cannot keep what is not sent")
-               : 0;
+    if (rc == 0 && fdatasync(copy < 0 ? fd : copy) < 0) {
+        rc = err_errno(err, "cannot keep what is not sent");
+    }
+    if (rc < 0) {
+        (void)unlinkat(dir, name, 0);
+    }
+    return rc;
 }
 
 static int write_about(int dir, const char *name,
@@ -159,7 +167,7 @@ static int write_about(int dir, const char *name,
     head.n_dirty = stage->whole ? 0 : stage->n_dirty;
     head.was = stage->was;
     head.attr = stage->attr;
-    head.base = stage->base;
+    head.base = stage->whole ? stage->tried : stage->base;
     head.mask = stage->mask;
     head.fresh = stage->fresh;
     head.whole = stage->whole;
@@ -304,7 +312,7 @@ static int read_about(int fd, struct remote_kept *kept, struct err *err)
     stage->n_dirty = head.n_dirty;
     stage->was = head.was;
     stage->attr = head.attr;
-    stage->base = head.base;
+    *(head.whole ? &stage->tried : &stage->base) = head.base;
     stage->mask = head.mask;
     stage->fresh = head.fresh;
     stage->whole = head.whole;

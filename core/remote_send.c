@@ -5,7 +5,7 @@
  * it was read is overwritten: see collide().
  */
 #include "core/remote_halves.h"
-#include "core/remote_stage.h"
+#include "core/remote_kept.h"
 
 #include "core/cleanup.h"
 #include "core/clock.h"
@@ -146,13 +146,18 @@ static int put_whole(const struct sending *to, struct stat *now,
 {
     struct remote_stage *stage = to->stage;
     int rc = remote_stage_fill(stage, to->limits, err);
+    off_t size = stage->attr.st_size;
 
     if (rc < 0) {
         return rc;
     }
-    return is_shared(to)
-               ? put_copy(to, now, err)
-               : put(to, to->path, stage->any ? NULL : &stage->was, now, err);
+    rc = is_shared(to)
+             ? put_copy(to, now, err)
+             : put(to, to->path, stage->any ? NULL : &stage->was, now, err);
+    if (rc == -EIO || remote_is_of_all(rc)) {
+        stage->tried = size;
+    }
+    return rc;
 }
 
 /* ---- Parts ---- */
@@ -264,24 +269,71 @@ static int send_content(const struct sending *to, struct stat *now,
 
 /* ---- Both sides have changed it ---- */
 
-/* Makes the stage the engine's newest content with what was added here. */
-static int merge(const struct sending *to, struct err *err)
+/* Whether the engine has the same bytes as this side, from one on to
+ * another. */
+static bool same_bytes(const struct sending *to, uint64_t from, uint64_t end)
+{
+    struct remote_stage *stage = to->stage;
+    AUTO_FREE char *theirs = malloc(2 * (size_t)REMOTE_CHUNK);
+    struct err unused = ERR_INIT;
+    bool same = theirs != NULL;
+
+    for (uint64_t at = from; same && at < end; at += REMOTE_CHUNK) {
+        size_t part =
+            end - at < REMOTE_CHUNK ? (size_t)(end - at) : REMOTE_CHUNK;
+        char *ours = theirs + REMOTE_CHUNK;
+
+        same = remote_read_at(to->r, to->path, theirs, part, at, to->limits,
+                              &unused) == (ssize_t)part &&
+               remote_stage_read(stage, ours, part, at, to->limits, &unused) ==
+                   (ssize_t)part &&
+               memcmp(theirs, ours, part) == 0;
+    }
+    return same;
+}
+
+/* Leaves out what the engine has of it by a call whose answer was lost. */
+static void skip_sent(const struct sending *to, const struct stat *now)
+{
+    struct remote_stage *stage = to->stage;
+    off_t end = stage->tried < now->st_size ? stage->tried : now->st_size;
+
+    if (end > stage->was.st_size &&
+        same_bytes(to, (uint64_t)stage->was.st_size, (uint64_t)end)) {
+        stage->was.st_size = end;
+    }
+}
+
+/* Adds to the engine's newest content what was added here. */
+static int add_tail(const struct sending *to, const struct stat *now,
+                    struct err *err)
 {
     struct remote_stage *stage = to->stage;
     size_t size = (size_t)(stage->attr.st_size - stage->was.st_size);
     AUTO_FREE char *tail = malloc(size + 1);
-    struct stat now;
-    int rc = tail ? ask_now(to, to->path, &now, err) : err_no_memory(err);
 
-    if (rc < 0) {
-        return rc;
+    if (!tail) {
+        return err_no_memory(err);
     }
     if (remote_stage_read(stage, tail, size, (uint64_t)stage->was.st_size,
                           to->limits, err) != (ssize_t)size) {
         return err_set(err, EIO, "cannot read what is staged");
     }
-    remote_stage_rebase(stage, &now);
+    remote_stage_rebase(stage, now);
     return remote_stage_write(stage, tail, size, 0, true, to->limits, err);
+}
+
+/* Makes the stage the engine's newest content with what was added here. */
+static int merge(const struct sending *to, struct err *err)
+{
+    struct stat now;
+    int rc = ask_now(to, to->path, &now, err);
+
+    if (rc < 0) {
+        return rc;
+    }
+    skip_sent(to, &now);
+    return add_tail(to, &now, err);
 }
 
 /* The name of a version that is put beside a file. */
@@ -300,29 +352,6 @@ static int name_beside(const char *path, unsigned n, char *out, size_t size)
     return len < (int)size ? 0 : -ENAMETOOLONG;
 }
 
-/* Whether the engine has the same bytes as this side, from one on. */
-static bool same_bytes(const struct sending *to, uint64_t from)
-{
-    struct remote_stage *stage = to->stage;
-    uint64_t size = (uint64_t)stage->attr.st_size;
-    AUTO_FREE char *theirs = malloc(2 * (size_t)REMOTE_CHUNK);
-    struct err unused = ERR_INIT;
-    bool same = theirs != NULL;
-
-    for (uint64_t at = from; same && at < size; at += REMOTE_CHUNK) {
-        size_t part =
-            size - at < REMOTE_CHUNK ? (size_t)(size - at) : REMOTE_CHUNK;
-        char *ours = theirs + REMOTE_CHUNK;
-
-        same = remote_read_at(to->r, to->path, theirs, part, at, to->limits,
-                              &unused) == (ssize_t)part &&
-               remote_stage_read(stage, ours, part, at, to->limits, &unused) ==
-                   (ssize_t)part &&
-               memcmp(theirs, ours, part) == 0;
-    }
-    return same;
-}
-
 /* Whether what is to be sent is there: a daemon that sent it may not have lived
  * to note it, or both sides did the same. */
 static bool is_there(const struct sending *to, const struct stat *now)
@@ -334,11 +363,13 @@ static bool is_there(const struct sending *to, const struct stat *now)
         return false;
     }
     if (stage->appended) {
-        return stage->path && same_bytes(to, (uint64_t)stage->was.st_size);
+        return stage->path &&
+               same_bytes(to, (uint64_t)stage->was.st_size, (uint64_t)size);
     }
     /* Of two who make a file at once only one is the first. */
-    return now->st_size == size && (stage->path || !stage->fresh) &&
-           same_bytes(to, 0);
+    return now->st_size == size &&
+           (stage->path || stage->tried || !stage->fresh) &&
+           same_bytes(to, 0, (uint64_t)size);
 }
 
 /* Keeps both versions: the engine's, and this side's under another name. */

@@ -527,6 +527,7 @@ void remote_stage_rebase(struct remote_stage *stage, const struct stat *now)
     stage->n_dirty = 0;
     stage->was = *now;
     stage->base = now->st_size;
+    stage->tried = 0;
     stage->whole = false;
     mutex_lock(&r->base.lock);
     stage->attr.st_size = now->st_size;
@@ -564,6 +565,7 @@ void remote_stage_sent(struct remote_stage *stage, const struct stat *now)
 
     stage->was = *now;
     stage->any = false;
+    stage->tried = 0;
     stage->mask = 0;
     stage->changed = stage->grown;
     stage->written = stage->grown;

@@ -38,6 +38,7 @@ struct remote_stage {
     bool whole;      /* Nothing of what was is left: all is in fd. */
     bool appended;   /* All that was written was written at the end. */
     bool grown;      /* So also while a copy was on its way. */
+    off_t tried;     /* A call that sent so much of it had no answer. */
     off_t base;      /* How much of what was shows, where it is not whole. */
     unsigned mask;   /* Attributes that were set. */
     bool *dirty;     /* Chunks that are in fd. */

@@ -1,6 +1,7 @@
 /* What the engine will not take: put aside, shown, moved and removed. */
 #include "tests/unit/remote_fixture.h"
 
+#include "core/remote_aside.h"
 #include "core/workspace_impl.h"
 
 #include <dirent.h>
@@ -10,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -269,6 +271,31 @@ static void a_long_name_is_cut(void **state)
     assert_true(look_for(fx, begin).found[0]);
 }
 
+/* One of the same second and name, where there are no more descriptors. */
+static void what_is_aside_stays_where_another_fails(void **state)
+{
+    struct fixture *fx = *state;
+    struct wanted aside = put_aside(fx);
+    struct remote *r = remote_of(fx->ws);
+    struct remote_kept kept = {
+        .path = "f",
+        .n = strtoull(strrchr(aside.found, '-') + 1, NULL, 10) * 1000000,
+        .stage = {.node = &r->root, .path = "f", .whole = true}};
+    struct rlimit before, none;
+    int rc;
+
+    kept.stage.fd = remote_private_file(remote_fixture_dir(fx), &fx->err);
+    assert_true(kept.stage.fd >= 0);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    none = (struct rlimit){.rlim_cur = 0, .rlim_max = before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    rc = remote_aside_put(r, &kept, &fx->ctx.limits, &fx->err);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    assert_int_equal(rc, -EMFILE);
+    assert_int_equal(close(kept.stage.fd), 0);
+    fixture_expect(fx, aside.found, "new");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -279,6 +306,7 @@ int main(void)
         ONE(what_fails_for_no_reason_is_tried_again),
         BOTH(a_part_is_put_aside_as_a_whole),
         ONE(a_long_name_is_cut),
+        ONE(what_is_aside_stays_where_another_fails),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

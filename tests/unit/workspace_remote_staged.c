@@ -361,6 +361,40 @@ static void many_who_append_share_a_call(void **state)
     remote_fixture_expect_there(fx, "log", all);
 }
 
+/* The engine has taken a line, and its answer was lost; then comes another. */
+static void a_line_whose_answer_was_lost_is_not_doubled(void **state)
+{
+    struct fixture *fx = *state;
+    struct ws_file *first, *second;
+
+    fixture_write(fx, "log", "one\n");
+    first = fixture_open(fx, "log", O_WRONLY | O_APPEND);
+    second = fixture_open(fx, "log", O_WRONLY | O_APPEND);
+    add(fx, first, "first\n", 0);
+    fail_writes(fx, "errno ECANCELED");
+    assert_int_equal(finish(fx, first), -ECANCELED);
+    fail_writes(fx, NULL);
+    remote_fixture_write_there(fx, "log", "one\nfirst\n");
+    add(fx, second, "second\n", 0);
+    assert_int_equal(finish(fx, second), 0);
+    remote_fixture_expect_there(fx, "log", "one\nfirst\nsecond\n");
+    fixture_expect(fx, "log", "one\nfirst\nsecond\n");
+}
+
+static void a_new_file_whose_answer_was_lost_is_one(void **state)
+{
+    struct fixture *fx = *state;
+    struct ws_file *file = make(fx, "f", O_EXCL);
+
+    add(fx, file, "text", 0);
+    fail_writes(fx, "errno EIO");
+    assert_int_equal(ws_fsync(file, false, &fx->ctx, &fx->err), -EIO);
+    fail_writes(fx, NULL);
+    remote_fixture_write_there(fx, "f", "text");
+    assert_int_equal(finish(fx, file), 0);
+    remote_fixture_expect_there(fx, "f", "text");
+}
+
 static void a_part_of_a_large_file_is_sent_alone(void **state)
 {
     struct fixture *fx = *state;
@@ -524,6 +558,8 @@ int main(void)
         BOTH(who_is_second_learns_it),
         BOTH(lines_of_both_sides_are_kept),
         ONE(many_who_append_share_a_call),
+        ONE(a_line_whose_answer_was_lost_is_not_doubled),
+        ONE(a_new_file_whose_answer_was_lost_is_one),
         BOTH(a_part_of_a_large_file_is_sent_alone),
         BOTH(a_shorter_file_has_no_tail_and_a_longer_one_zeros),
         BOTH(too_much_unsent_is_refused_in_words),
