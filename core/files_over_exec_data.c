@@ -349,7 +349,7 @@ int over_get_files(struct provider *provider, const struct sandbox *sandbox,
                    const struct provider_many *many,
                    const struct limits *limits, struct err *err)
 {
-    AUTO_FREE const char **paths = calloc(many->n + 1, sizeof(*paths));
+    AUTO_FREE const char **args = calloc(many->n + 2, sizeof(*args));
     AUTO_FREE struct stat *attrs = calloc(many->n + 1, sizeof(*attrs));
     AUTO_FREE size_t *at = calloc(many->n + 1, sizeof(*at));
     struct told told = {.attrs = attrs, .at = at};
@@ -358,11 +358,14 @@ int over_get_files(struct provider *provider, const struct sandbox *sandbox,
                         .sandbox = sandbox,
                         .limits = limits,
                         .script = over_get_many,
-                        .list = paths};
-    int rc = paths && attrs && at ? 0 : err_no_memory(err);
+                        .list = args};
+    char most[24];
+    int rc = args && attrs && at ? 0 : err_no_memory(err);
 
     if (rc == 0) {
-        memcpy(paths, many->paths, many->n * sizeof(*paths));
+        print(most, many->most);
+        args[0] = most;
+        memcpy(args + 1, many->paths, many->n * sizeof(*args));
         rc = over_run(&over, &text, err);
     }
     if (rc == 0) {

@@ -87,7 +87,7 @@ extern const char over_statfs[];
 extern const char over_read[];
 extern const char over_write[];
 extern const char over_get[];
-extern const char over_get_many[]; /* Each argument is a path. */
+extern const char over_get_many[]; /* The most bytes, and then paths. */
 extern const char over_put[];
 extern const char over_append[];
 

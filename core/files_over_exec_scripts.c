@@ -228,9 +228,12 @@ const char over_get[] = PLAIN "[ -r \"$f\" ] || exit $EACCES\n"
                               "cat \"$f\" 2>/dev/null || exit $EIO\n"
                               "show \"$f\"\n";
 
-/* Those that are files and can be read: the attributes of all, an empty line,
- * their bytes, and the attributes once more. */
+/* $1: the most bytes; then paths. Of those that are files and can be read: the
+ * attributes of all, an empty line, their bytes, and the attributes once
+ * more. One may have become very large. */
 const char over_get_many[] =
+    "most=$1\n"
+    "shift\n"
     "for f; do\n"
     "    shift\n"
     "    f=./$f\n"
@@ -240,7 +243,7 @@ const char over_get_many[] =
     "[ $# != 0 ] || exit 0\n"
     "show \"$@\"\n"
     "echo\n"
-    "cat \"$@\" 2>/dev/null\n"
+    "cat \"$@\" 2>/dev/null | head -c \"$most\"\n"
     "show \"$@\"\n"
     "exit 0\n";
 

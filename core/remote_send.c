@@ -487,11 +487,11 @@ int remote_send_entered(struct remote_stage *stage, const struct limits *limits,
     if (!stage->changed || stage->orphan) {
         return 0;
     }
+    stage->grown = false;
     rc = remote_stage_path(stage, &path, err);
     if (rc < 0) {
         return rc;
     }
-    stage->grown = false;
     rc = send_content(&to, &now, err);
     if (rc == -ESTALE || (rc == -ENOENT && !stage->fresh)) {
         rc = collide(&to, &now, err);
@@ -535,7 +535,7 @@ static int send_node(struct remote_node *node, const struct limits *limits,
     }
     rc = remote_send_entered(stage, &mine, err);
     mutex_lock(&node->base.tree->lock);
-    stage->told = rc < 0 && rc != -ECANCELED;
+    stage->told = rc < 0 && rc != -ECANCELED && !stage->grown;
     mutex_unlock(&node->base.tree->lock);
     remote_stage_leave(stage, !stage->changed && !stage->orphan);
     return rc;

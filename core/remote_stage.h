@@ -27,7 +27,7 @@ struct remote_stage {
                                * or adds to its end may enter. */
     bool orphan;              /* Its name is gone: it is sent nowhere. */
     bool fresh;               /* The engine has no such file. */
-    bool told;                /* Who wrote it knows that it was not sent. */
+    bool told;                /* All who wrote it know that it was not sent. */
     struct stat attr;         /* As the engine would tell them. */
     uint64_t bytes;           /* On this machine's disk. */
 

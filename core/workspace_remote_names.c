@@ -191,6 +191,9 @@ int remote_link(struct ws_node *node, const struct ws_place *place,
     if (!remote_of(node->tree)->files->link) {
         return err_set(err, EPERM, "the provider has no hard links");
     }
+    if (remote_is_aside(remote_node_of(node))) {
+        return err_set(err, EPERM, "it is on this side alone: move it");
+    }
     rc = send_fresh(remote_node_of(node), place->ctx, err);
     if (rc == 0) {
         rc = remote_path(remote_node_of(node), NULL, &from, err);

@@ -262,6 +262,25 @@ static void many_come_at_once(void **state)
     assert_string_equal(told.text[4], "five");
 }
 
+/* One of many that has grown since is not carried along. */
+static void many_are_never_more_than_was_asked_for(void **state)
+{
+    static const char *const paths[] = {"small", "grown"};
+    struct shell_provider *sh = *state;
+    struct told told = {.n = 0};
+    const struct provider_many many = {
+        .paths = paths, .n = 2, .most = 100, .fn = take_told, .arg = &told};
+    struct err err = ERR_INIT;
+
+    put_text(sh, "small", "one");
+    put_text(sh, "grown", "two");
+    assert_int_equal(truncate(host(sh, "grown"), 64 * 1024 * 1024), 0);
+    assert_int_equal(files_over_exec.get_many(&sh->base, &sh->sandbox, &many,
+                                              &sh->limits, &err),
+                     0);
+    assert_int_equal(told.n, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -269,6 +288,7 @@ int main(void)
         SHELL_TEST(whole_files_go_out_and_in),
         SHELL_TEST(the_largest_go_in_pieces),
         SHELL_TEST(many_come_at_once),
+        SHELL_TEST(many_are_never_more_than_was_asked_for),
         SHELL_TEST(a_put_keeps_what_it_is_not_told),
         SHELL_TEST(a_put_keeps_other_names),
         SHELL_TEST(a_put_spares_what_somebody_else_wrote),

@@ -193,6 +193,8 @@ static void what_is_aside_is_read_and_removed_alone(void **state)
     assert_int_equal(ws_setattr(node, NULL, PROVIDER_ATTR_MODE, &want, &fx->ctx,
                                 &attr, &fx->err),
                      -EROFS);
+    assert_int_equal(ws_link(node, fx->root, "link", &fx->ctx, &attr, &fx->err),
+                     -EPERM);
     assert_int_equal(move_to(fx, "d", "", aside.found, 0), -EPERM);
     file = fixture_open(fx, aside.found, O_RDONLY);
     assert_int_equal(ws_unlink(fx->root, aside.found, &fx->ctx, &fx->err), 0);

@@ -274,6 +274,42 @@ static void what_is_there_already_is_no_conflict(void **state)
     assert_int_equal(count_kept(fx), 0);
 }
 
+/* Two add a line each; the engine takes the first, and its answer is lost. */
+static void lose_an_answer(struct fixture *fx, struct ws_file *two[2])
+{
+    fixture_write(fx, "log", "one\n");
+    for (int i = 0; i < 2; i++) {
+        two[i] = fixture_open(fx, "log", O_WRONLY | O_APPEND);
+    }
+    add(fx, two[0], "first\n", 0);
+    engine(fx, false);
+    assert_int_equal(ws_flush(two[0], &fx->ctx, &fx->err), -ENOTCONN);
+    engine(fx, true);
+    remote_fixture_write_there(fx, "log", "one\nfirst\n");
+    add(fx, two[1], "second\n", 0);
+}
+
+static void a_line_whose_answer_was_lost_is_not_doubled(void **state)
+{
+    struct fixture *fx = *state;
+    struct ws_file *two[2];
+
+    for (int kept = 0; kept < 2; kept++) {
+        lose_an_answer(fx, two);
+        if (kept) {
+            engine(fx, false);
+            assert_int_equal(end(fx).n[WS_KEPT], 1);
+            engine(fx, true);
+            assert_int_equal(send_later(fx, 0).n[WS_SENT], 1);
+        }
+        err_clear(&fx->err);
+        assert_int_equal(ws_flush(two[1], &fx->ctx, &fx->err), 0);
+        ws_close(two[0]);
+        ws_close(two[1]);
+        remote_fixture_expect_there(fx, "log", "one\nfirst\nsecond\n");
+    }
+}
+
 static void what_is_gone_comes_back_with_its_directories(void **state)
 {
     struct fixture *fx = *state;
@@ -521,6 +557,7 @@ int main(void)
         BOTH(of_two_versions_none_is_lost),
         BOTH(a_file_that_was_cut_collides_too),
         BOTH(what_is_there_already_is_no_conflict),
+        ONE(a_line_whose_answer_was_lost_is_not_doubled),
         BOTH(what_is_gone_comes_back_with_its_directories),
         ONE(a_kill_loses_nothing_that_was_kept),
         ONE(what_somebody_still_writes_is_left_to_him),

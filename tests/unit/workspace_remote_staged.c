@@ -320,10 +320,21 @@ static void *flush_line(void *arg)
     return NULL;
 }
 
+/* Has one of them send, until the engine is called. */
+static void begin_flush(struct appender *appender, uint64_t before)
+{
+    const struct timespec moment = {0, 1000L * 1000};
+
+    assert_int_equal(
+        pthread_create(&appender->thread, NULL, flush_line, appender), 0);
+    while (remote_fixture_calls(appender->fx) == before) {
+        (void)nanosleep(&moment, NULL);
+    }
+}
+
 static void many_who_append_share_a_call(void **state)
 {
     static const char all[] = "0\n1\n2\n3\n4\n5\n6\n7\n";
-    const struct timespec moment = {0, 1000L * 1000};
     struct appender appenders[8];
     struct fixture *fx = *state;
     uint64_t before;
@@ -341,12 +352,7 @@ static void many_who_append_share_a_call(void **state)
         const char line[] = {all[2 * i], '\n', '\0'};
 
         add(fx, appenders[i].file, line, 0);
-        assert_int_equal(pthread_create(&appenders[i].thread, NULL, flush_line,
-                                        &appenders[i]),
-                         0);
-        while (remote_fixture_calls(fx) == before) {
-            (void)nanosleep(&moment, NULL);
-        }
+        begin_flush(&appenders[i], before);
     }
     fixture_expect(fx, "log", all);
     remote_fixture_fault(fx, "put", NULL);
@@ -361,24 +367,30 @@ static void many_who_append_share_a_call(void **state)
     remote_fixture_expect_there(fx, "log", all);
 }
 
-/* The engine has taken a line, and its answer was lost; then comes another. */
-static void a_line_whose_answer_was_lost_is_not_doubled(void **state)
+/* Who adds a line while others fail has not been told of it. */
+static void a_failure_is_told_to_those_whose_lines_it_was_about(void **state)
 {
     struct fixture *fx = *state;
-    struct ws_file *first, *second;
+    struct appender first = {.fx = fx};
+    struct ws_file *second;
 
-    fixture_write(fx, "log", "one\n");
-    first = fixture_open(fx, "log", O_WRONLY | O_APPEND);
+    fixture_write(fx, "log", "");
+    first.file = fixture_open(fx, "log", O_WRONLY | O_APPEND);
     second = fixture_open(fx, "log", O_WRONLY | O_APPEND);
-    add(fx, first, "first\n", 0);
-    fail_writes(fx, "errno ECANCELED");
-    assert_int_equal(finish(fx, first), -ECANCELED);
-    fail_writes(fx, NULL);
-    remote_fixture_write_there(fx, "log", "one\nfirst\n");
-    add(fx, second, "second\n", 0);
+    fx->ctx.limits.deadline_ms = clock_deadline(20000);
+    add(fx, first.file, "1\n", 0);
+    remote_fixture_fault(fx, "put", "stuck"); /* And fails then. */
+    remote_fixture_fault(fx, "put@s7", "errno EIO");
+    begin_flush(&first, remote_fixture_calls(fx));
+    add(fx, second, "2\n", 0);
+    remote_fixture_fault(fx, "put", NULL);
+    assert_int_equal(pthread_join(first.thread, NULL), 0);
+    assert_int_equal(first.rc, -EIO);
+    assert_true(ws_unsent_file(second));
+    remote_fixture_fault(fx, "put@s7", NULL);
+    ws_close(first.file);
     assert_int_equal(finish(fx, second), 0);
-    remote_fixture_expect_there(fx, "log", "one\nfirst\nsecond\n");
-    fixture_expect(fx, "log", "one\nfirst\nsecond\n");
+    remote_fixture_expect_there(fx, "log", "1\n2\n");
 }
 
 static void a_new_file_whose_answer_was_lost_is_one(void **state)
@@ -558,7 +570,7 @@ int main(void)
         BOTH(who_is_second_learns_it),
         BOTH(lines_of_both_sides_are_kept),
         ONE(many_who_append_share_a_call),
-        ONE(a_line_whose_answer_was_lost_is_not_doubled),
+        ONE(a_failure_is_told_to_those_whose_lines_it_was_about),
         ONE(a_new_file_whose_answer_was_lost_is_one),
         BOTH(a_part_of_a_large_file_is_sent_alone),
         BOTH(a_shorter_file_has_no_tail_and_a_longer_one_zeros),
