@@ -227,6 +227,7 @@ static int open_beneath(const char *dir, const char *name, int *out,
 
 int path_beneath(const char *dir, const char *name, char **out, struct err *err)
 {
+    const char *given = name;
     AUTO_FD int fd = -1;
     char link[64];
     char real[PATH_MAX];
@@ -251,7 +252,7 @@ int path_beneath(const char *dir, const char *name, char **out, struct err *err)
     }
     real[n] = '\0';
     if (!path_begins_with(real, dir) || strcmp(real, dir) == 0) {
-        return not_below(dir, name, err);
+        return not_below(dir, given, err);
     }
     *out = strdup(real);
     return *out ? 0 : err_no_memory(err);

@@ -4,6 +4,7 @@
 #include "tests/cmocka.h"
 #include "tests/scratch.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -63,6 +64,22 @@ static void renames_elsewhere_fail_no_look(void **state)
     scratch_remove(dir);
 }
 
+static void a_directory_is_not_below_itself(void **state)
+{
+    struct err err = ERR_INIT;
+    char dir[128];
+    char words[320];
+    char *path = NULL;
+
+    (void)state;
+    scratch_make(dir, sizeof(dir));
+    assert_int_equal(path_beneath(dir, dir, &path, &err), -EPERM);
+    (void)snprintf(words, sizeof(words), "'%s' does not lie below '%s'", dir,
+                   dir);
+    assert_string_equal(err.msg, words);
+    scratch_remove(dir);
+}
+
 static void what_the_kernel_makes_up_is_known(void **state)
 {
     static const struct {
@@ -87,6 +104,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(renames_elsewhere_fail_no_look),
+        cmocka_unit_test(a_directory_is_not_below_itself),
         cmocka_unit_test(what_the_kernel_makes_up_is_known),
     };
 
