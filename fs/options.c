@@ -27,7 +27,7 @@ enum {
 
 static const struct flag_row flags[] = {
     {'f', NULL, NULL, "stay in the foreground"},
-    {'d', NULL, NULL, "log each step to stderr; stay in the foreground"},
+    {'d', NULL, NULL, "log usual failures as well; stay in the foreground"},
     {KEY_READY_FD, "ready-fd", "N",
      "write a byte to file descriptor N once mounted"},
     {KEY_CHECK, "check", NULL,
