@@ -275,7 +275,7 @@ static void many_seals_show_the_same(void **state)
 static void await(struct model *model, const char *what)
 {
     static const char script[] =
-        "cd %s/../../layers; for i in $(seq 400); do %s && exit 0; "
+        "cd %s/../../layers; for i in $(seq 2400); do %s && exit 0; "
         "sleep 0.025; done; ls; exit 1";
     char command[2 * BENCH_PATH + sizeof(script)];
 
