@@ -380,13 +380,18 @@ static int rename_nodes(const struct ws_move *move, struct remote_node *a,
         b && b != a && !(move->flags & (RENAME_EXCHANGE | RENAME_NOREPLACE));
     bool aside = a && remote_is_aside(a);
     struct remote_stage *stage = NULL;
+    struct remote_stage *moving = NULL; /* Nobody sends it meanwhile. */
     int rc = send_fresh(a, move->ctx, err);
 
+    if (rc == 0 && a) {
+        rc = remote_stage_enter(a, REMOTE_FIND, &move->ctx->limits, &moving,
+                                err);
+    }
     if (rc == 0 && b && b != a && remote_is_aside(b)) {
         rc = err_set(err, EPERM,
                      "nothing can take the place of what is not sent");
     }
-    if (rc == 0) {
+    if (rc == 0 && b != a) {
         rc = send_fresh(b, move->ctx, err);
     }
     if (rc == 0 && replaces && S_ISDIR(b->type)) {
@@ -401,6 +406,9 @@ static int rename_nodes(const struct ws_move *move, struct remote_node *a,
         remote_node_moved(move);
     }
     end_removal(stage, rc == 0);
+    if (moving) {
+        remote_stage_leave(moving, false);
+    }
     return rc;
 }
 

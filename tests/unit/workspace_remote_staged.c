@@ -1,17 +1,14 @@
 /* Writes to a remote tree: what is staged, and how it comes to the engine. */
 #include "tests/unit/remote_fixture.h"
 
-#include "core/clock.h"
 #include "core/workspace_impl.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <time.h>
 
 /* Makes a new file and leaves it open. */
 static struct ws_file *make(struct fixture *fx, const char *name, int flags)
@@ -303,96 +300,6 @@ static void lines_of_both_sides_are_kept(void **state)
     remote_fixture_expect_there(fx, "new", "theirs\nmine\n");
 }
 
-/* One who appends, in a thread of their own. */
-struct appender {
-    struct fixture *fx;
-    struct ws_file *file;
-    pthread_t thread;
-    int rc;
-};
-
-static void *flush_line(void *arg)
-{
-    struct appender *appender = arg;
-    struct err err = ERR_INIT;
-
-    appender->rc = ws_flush(appender->file, &appender->fx->ctx, &err);
-    return NULL;
-}
-
-/* Has one of them send, until the engine is called. */
-static void begin_flush(struct appender *appender, uint64_t before)
-{
-    const struct timespec moment = {0, 1000L * 1000};
-
-    assert_int_equal(
-        pthread_create(&appender->thread, NULL, flush_line, appender), 0);
-    while (remote_fixture_calls(appender->fx) == before) {
-        (void)nanosleep(&moment, NULL);
-    }
-}
-
-static void many_who_append_share_a_call(void **state)
-{
-    static const char all[] = "0\n1\n2\n3\n4\n5\n6\n7\n";
-    struct appender appenders[8];
-    struct fixture *fx = *state;
-    uint64_t before;
-
-    fixture_write(fx, "log", "");
-    for (size_t i = 0; i < ARRAY_SIZE(appenders); i++) {
-        appenders[i].fx = fx;
-        appenders[i].file = fixture_open(fx, "log", O_WRONLY | O_APPEND);
-    }
-    /* Who had to wait for the first would wait for ever. */
-    fx->ctx.limits.deadline_ms = clock_deadline(20000);
-    remote_fixture_fault(fx, "put", "stuck");
-    before = remote_fixture_calls(fx);
-    for (size_t i = 0; i < ARRAY_SIZE(appenders); i++) {
-        const char line[] = {all[2 * i], '\n', '\0'};
-
-        add(fx, appenders[i].file, line, 0);
-        begin_flush(&appenders[i], before);
-    }
-    fixture_expect(fx, "log", all);
-    remote_fixture_fault(fx, "put", NULL);
-    for (size_t i = 0; i < ARRAY_SIZE(appenders); i++) {
-        assert_int_equal(pthread_join(appenders[i].thread, NULL), 0);
-        assert_int_equal(appenders[i].rc, 0);
-        ws_close(appenders[i].file);
-    }
-    /* On a slow machine the first asks what there is. */
-    assert_in_range(remote_fixture_calls(fx) - before, 2, 3);
-    assert_false(ws_unsent(fx->ws));
-    remote_fixture_expect_there(fx, "log", all);
-}
-
-/* Who adds a line while others fail has not been told of it. */
-static void a_failure_is_told_to_those_whose_lines_it_was_about(void **state)
-{
-    struct fixture *fx = *state;
-    struct appender first = {.fx = fx};
-    struct ws_file *second;
-
-    fixture_write(fx, "log", "");
-    first.file = fixture_open(fx, "log", O_WRONLY | O_APPEND);
-    second = fixture_open(fx, "log", O_WRONLY | O_APPEND);
-    fx->ctx.limits.deadline_ms = clock_deadline(20000);
-    add(fx, first.file, "1\n", 0);
-    remote_fixture_fault(fx, "put", "stuck"); /* And fails then. */
-    remote_fixture_fault(fx, "put@s7", "errno EIO");
-    begin_flush(&first, remote_fixture_calls(fx));
-    add(fx, second, "2\n", 0);
-    remote_fixture_fault(fx, "put", NULL);
-    assert_int_equal(pthread_join(first.thread, NULL), 0);
-    assert_int_equal(first.rc, -EIO);
-    assert_true(ws_unsent_file(second));
-    remote_fixture_fault(fx, "put@s7", NULL);
-    ws_close(first.file);
-    assert_int_equal(finish(fx, second), 0);
-    remote_fixture_expect_there(fx, "log", "1\n2\n");
-}
-
 static void a_new_file_whose_answer_was_lost_is_one(void **state)
 {
     struct fixture *fx = *state;
@@ -569,8 +476,6 @@ int main(void)
         BOTH(of_two_versions_none_is_lost),
         BOTH(who_is_second_learns_it),
         BOTH(lines_of_both_sides_are_kept),
-        ONE(many_who_append_share_a_call),
-        ONE(a_failure_is_told_to_those_whose_lines_it_was_about),
         ONE(a_new_file_whose_answer_was_lost_is_one),
         BOTH(a_part_of_a_large_file_is_sent_alone),
         BOTH(a_shorter_file_has_no_tail_and_a_longer_one_zeros),
