@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <unistd.h>
 
 enum {
     NAME_SIZE = 32, /* Of a group's name in the ids of its sessions. */
@@ -103,6 +104,10 @@ static int check_host_path(struct conn *conn, const char *path, struct err *err)
     rc = registry_check_place(conn->server->registry, path, err);
     if (rc == -EINVAL) {
         conn->code = "bad_request";
+    }
+    /* Else the profile would be blamed for it. */
+    if (rc == 0 && access(path, F_OK) < 0) {
+        rc = err_errno(err, "%s", path);
     }
     return rc < 0 ? err_wrap(err, rc, "'host_path'") : 0;
 }

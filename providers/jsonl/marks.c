@@ -68,9 +68,14 @@ void mark_drop(const struct lease *lease, const char *mark)
 static int each_mark(int dir, int (*fn)(void *arg, int dir, const char *mark),
                      void *arg)
 {
-    DIR *stream = fdopendir(fcntl(dir, F_DUPFD_CLOEXEC, 0));
+    AUTO_FD int copy = fcntl(dir, F_DUPFD_CLOEXEC, 0);
+    DIR *stream = fdopendir(copy);
     const struct dirent *entry = stream ? readdir(stream) : NULL;
     int rc = stream ? 0 : -errno;
+
+    if (stream) {
+        copy = -1; /* The stream's. */
+    }
 
     while (entry && rc == 0) {
         if (strncmp(entry->d_name, START, strlen(START)) == 0 &&

@@ -148,9 +148,11 @@ static void commands_that_hang_are_given_up(void **state)
     zoo_works(room);
 }
 
-static void cancel_with(struct bench_room *room, const char *beast)
+/* Whether the command was ended in time, with the beast met on the way. */
+static bool cancel_with(struct bench_room *room, const char *beast)
 {
     struct bench_run run;
+    bool ended;
 
     (void)bench_script(&room->bench, &room->box, "echo go; sleep 4321", &run);
     bench_says(&run, "go\n");
@@ -158,8 +160,10 @@ static void cancel_with(struct bench_room *room, const char *beast)
     cancel_fire(&run.cancel);
     bench_closed(&run);
     assert_int_equal(run.result.end, COMMAND_CANCELED);
-    assert_int_equal(run.result.why.code, 0);
+    ended = run.result.why.code == 0;
+    assert_true(ended || run.result.why.code == ETIMEDOUT);
     bench_run_done(&run);
+    return ended && !zoo_is_armed();
 }
 
 /* A program without spawn, or whose spawn fails, ends commands all the same. */
@@ -169,13 +173,12 @@ static void a_command_ends_without_spawn(void **state)
     struct bench_room *room = *state;
 
     for (size_t i = 0; i < ARRAY_SIZE(beasts); i++) {
-        int tries = 0;
+        int tries = 1;
 
-        /* Again where the program was too late to be asked. */
-        do {
-            cancel_with(room, beasts[i]);
-        } while (zoo_is_armed() && ++tries < 5);
-        assert_false(zoo_is_armed());
+        /* Again where a busy machine was too late to ask or to answer. */
+        while (!cancel_with(room, beasts[i])) {
+            assert_true(tries++ < 5);
+        }
     }
 }
 
