@@ -53,6 +53,11 @@ void kernel_near_follow(struct kernel_near *near, const struct wire_in *head)
 {
     int cpu;
 
+    /* execve closes files with a lock held that /proc would wait for, so that
+     * who looks there would wait for itself. */
+    if (head->opcode == WIRE_FLUSH) {
+        return;
+    }
     /* What the kernel asks by itself is nobody's. */
     if (head->pid && is_next(near, head) &&
         atomic_fetch_add(&near->streak, 1) >= STREAK) {

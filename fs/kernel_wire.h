@@ -11,6 +11,7 @@
 enum {
     WIRE_READ = 15, /* Opcodes. */
     WIRE_WRITE = 16,
+    WIRE_FLUSH = 25,
     WIRE_INIT = 26,
     WIRE_INTERRUPT = 36,
     WIRE_NOTIFY_EPOCH = 8, /* FUSE_NOTIFY_INC_EPOCH: Linux 6.16 */
