@@ -37,15 +37,19 @@ static bool is_next(struct kernel_near *near, const struct wire_in *head)
     return false;
 }
 
+static bool closes(const struct wire_in *head)
+{
+    return head->opcode == WIRE_FLUSH || head->opcode == WIRE_RELEASE ||
+           head->opcode == WIRE_RELEASEDIR;
+}
+
 static void look(struct kernel_near *near, pid_t tid)
 {
     int64_t now = clock_ms();
-    struct task task;
 
     if (now >= atomic_load(&near->looked_ms) + LOOK_MS) {
         atomic_store(&near->looked_ms, now);
-        task_look(tid, &task);
-        atomic_store(&near->cpu, task.cpu);
+        atomic_store(&near->cpu, task_cpu(tid));
     }
 }
 
@@ -53,13 +57,9 @@ void kernel_near_follow(struct kernel_near *near, const struct wire_in *head)
 {
     int cpu;
 
-    /* execve closes files with a lock held that /proc would wait for, so that
-     * who looks there would wait for itself. */
-    if (head->opcode == WIRE_FLUSH) {
-        return;
-    }
-    /* What the kernel asks by itself is nobody's. */
-    if (head->pid && is_next(near, head) &&
+    /* What the kernel asks by itself is nobody's; and who closes a file may be
+     * in execve, where task_cpu() would wait for it. */
+    if (head->pid && !closes(head) && is_next(near, head) &&
         atomic_fetch_add(&near->streak, 1) >= STREAK) {
         look(near, (pid_t)head->pid);
     }

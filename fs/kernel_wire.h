@@ -11,8 +11,10 @@
 enum {
     WIRE_READ = 15, /* Opcodes. */
     WIRE_WRITE = 16,
+    WIRE_RELEASE = 18,
     WIRE_FLUSH = 25,
     WIRE_INIT = 26,
+    WIRE_RELEASEDIR = 29,
     WIRE_INTERRUPT = 36,
     WIRE_NOTIFY_EPOCH = 8, /* FUSE_NOTIFY_INC_EPOCH: Linux 6.16 */
 };

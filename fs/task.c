@@ -37,16 +37,44 @@ static bool read_proc(pid_t tid, const char *file, char *out, size_t size)
     return true;
 }
 
-void task_look(pid_t tid, struct task *out)
+/* An exiting thread gives its memory back before it closes its files. */
+static bool has_memory(const char *status)
+{
+    const char *after = strstr(status, "\nThreads:");
+
+    return !after || strstr(status, "\nVmSize:");
+}
+
+static void read_stat(pid_t tid, struct task *out)
 {
     char text[2048];
 
-    out->exiting = false;
-    out->killed = false;
-    out->cpu = -1;
     if (read_proc(tid, "stat", text, sizeof(text))) {
         (void)task_parse_stat(text, out);
     }
+}
+
+/*
+ * `stat` of a thread in execve is read only once that has closed its files, and
+ * one of those may be what the caller answers for: who is not exiting is told
+ * by `status`, which waits for nothing.
+ */
+void task_look(pid_t tid, struct task *out)
+{
+    char text[8192];
+
+    *out = (struct task){.cpu = -1};
+    if (read_proc(tid, "status", text, sizeof(text)) && !has_memory(text)) {
+        read_stat(tid, out);
+    }
+}
+
+int task_cpu(pid_t tid)
+{
+    struct task task = {.cpu = -1};
+
+    read_stat(tid, &task);
+    return task.cpu;
 }
 
 /* The program's name, field 2, may hold blanks and brackets: the fields are

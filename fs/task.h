@@ -16,9 +16,18 @@ struct task {
  * Looks at a thread. One that cannot be seen counts as living.
  *
  * @param tid its id
- * @param out written
+ * @param out written; `cpu` is known only of one that exits
  */
 void task_look(pid_t tid, struct task *out);
+
+/**
+ * Says where a thread last ran. Waits while it closes files in execve, so must
+ * not be called by who has to answer that.
+ *
+ * @param tid its id
+ * @return a CPU; -1: that is not known
+ */
+int task_cpu(pid_t tid);
 
 /**
  * Parses /proc/TID/stat.

@@ -50,6 +50,22 @@ static const struct script background[] = {
      "0\n"},
 };
 
+/* Files that execve closes: PROGRAM opens them, and is another then. */
+#define BECOMES(program)                                                       \
+    "python3 -c 'import os\n" program "\nos.execv(\"/bin/true\", "             \
+    "[\"true\"])'\n"
+
+static const struct script closed_by_execve[] = {
+    {"a command",
+     BECOMES(
+         "os.write(os.open(\"exec\", os.O_WRONLY), b\"echo hi\")") "cat exec",
+     "hi\n"},
+    {"many files",
+     BECOMES("fds = [os.open(\"workspace/%d\" % i, os.O_RDWR | os.O_CREAT) "
+             "for i in range(500)]") "ls workspace | wc -l",
+     "500\n"},
+};
+
 static const struct script pauses[] = {
     {"a pause and a deletion are refused while it runs",
      BG "bg \"$NAP$NAP$NAP$NAP$NAP\"\n"
@@ -227,6 +243,13 @@ static void background_commands_run_beside_the_queue(void **state)
     expect_scripts(background, ARRAY_SIZE(background));
 }
 
+/* Whoever looked into /proc at the wrong moment would wait for itself. */
+static void what_execve_closes_holds_nobody_up(void **state)
+{
+    (void)state;
+    expect_scripts(closed_by_execve, ARRAY_SIZE(closed_by_execve));
+}
+
 static void signals_reach_the_command(void **state)
 {
     (void)state;
@@ -246,6 +269,7 @@ static const struct CMUnitTest tests[] = {
     e2e_test(a_pause_is_refused_while_a_command_runs),
     e2e_test(background_commands_run_beside_the_queue),
     e2e_test(signals_reach_the_command),
+    e2e_test(what_execve_closes_holds_nobody_up),
     e2e_test_of("sh", a_timeout_takes_the_whole_tree_within_two_seconds),
     e2e_test(an_interrupted_close_ends_all_that_it_waits_for),
     e2e_test(the_newest_thousand_commands_stay),
