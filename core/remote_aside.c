@@ -26,25 +26,14 @@ enum {
 /* Opened once; -1 where nothing was ever put aside. */
 static int open_dir(struct remote *r, bool make, struct err *err)
 {
-    AUTO_FREE char *path = NULL;
     int none = -1;
     int fd = atomic_load(&r->aside);
 
     if (fd >= 0) {
         return fd;
     }
-    if (asprintf(&path, "%s/" ASIDE, r->sandbox.dir) < 0) {
-        path = NULL;
-        return err_no_memory(err);
-    }
-    if (make && mkdir(path, 0700) < 0 && errno != EEXIST) {
-        return err_errno(err, "make '%s'", path);
-    }
-    fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0) {
-        return err_errno(err, "open '%s'", path);
-    }
-    if (!atomic_compare_exchange_strong(&r->aside, &none, fd)) {
+    fd = remote_private_dir(r->sandbox.dir, ASIDE, make, err);
+    if (fd >= 0 && !atomic_compare_exchange_strong(&r->aside, &none, fd)) {
         (void)close(fd);
         fd = none;
     }

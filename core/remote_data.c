@@ -290,3 +290,23 @@ int remote_private_file(const char *dir, struct err *err)
     free(path);
     return fd;
 }
+
+int remote_private_dir(const char *dir, const char *name, bool make,
+                       struct err *err)
+{
+    AUTO_FREE char *path = NULL;
+    int fd;
+
+    if (asprintf(&path, "%s/%s", dir, name) < 0) {
+        path = NULL;
+        return err_no_memory(err);
+    }
+    fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0 && errno == ENOENT && make) {
+        if (mkdir(path, 0700) < 0 && errno != EEXIST) {
+            return err_errno(err, "make '%s'", path);
+        }
+        fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    }
+    return fd < 0 ? err_errno(err, "open '%s'", path) : fd;
+}

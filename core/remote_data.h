@@ -75,4 +75,16 @@ void remote_data_keep(struct remote_data *data, const char *path,
  */
 MUST_USE int remote_private_file(const char *dir, struct err *err);
 
+/**
+ * Opens a directory of ours in that of a session.
+ *
+ * @param dir  the session's
+ * @param name below it
+ * @param make whether it is made where there is none
+ * @param err  filled on failure
+ * @return an fd or a negative errno
+ */
+MUST_USE int remote_private_dir(const char *dir, const char *name, bool make,
+                                struct err *err);
+
 #endif

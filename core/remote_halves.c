@@ -54,18 +54,9 @@ static uint32_t id_of_process(void)
 
 static int open_dir(const struct remote *r, bool make)
 {
-    AUTO_FREE char *path = NULL;
-    int fd;
+    struct err unused = ERR_INIT;
 
-    if (asprintf(&path, "%s/" HALVES, r->sandbox.dir) < 0) {
-        path = NULL;
-        return -ENOMEM;
-    }
-    fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0 && make && mkdir(path, 0700) == 0) {
-        fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    }
-    return fd < 0 ? -errno : fd;
+    return remote_private_dir(r->sandbox.dir, HALVES, make, &unused);
 }
 
 static const char *note_of(const struct remote_half *half)

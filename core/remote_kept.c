@@ -51,18 +51,7 @@ void remote_kept_name(uint64_t n, const char *suffix,
 
 int remote_kept_open(const struct remote *r, bool make, struct err *err)
 {
-    AUTO_FREE char *path = NULL;
-    int fd;
-
-    if (asprintf(&path, "%s/" UNSENT, r->sandbox.dir) < 0) {
-        path = NULL;
-        return err_no_memory(err);
-    }
-    if (make && mkdir(path, 0700) < 0 && errno != EEXIST) {
-        return err_errno(err, "make '%s'", path);
-    }
-    fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    return fd < 0 ? err_errno(err, "open '%s'", path) : fd;
+    return remote_private_dir(r->sandbox.dir, UNSENT, make, err);
 }
 
 /* ---- Keeping ---- */
