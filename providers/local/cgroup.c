@@ -135,7 +135,9 @@ int cgroup_make(int parent, const char *name, uint32_t owner, int *out,
         return err_errno(err, "cannot make cgroup '%s'", name);
     }
     fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0 || fchownat(fd, "cgroup.procs", owner, (gid_t)-1, 0) < 0) {
+    /* Whatever our umask is: a sandbox's process 1 looks into it. */
+    if (fd < 0 || fchmod(fd, 0755) < 0 ||
+        fchownat(fd, "cgroup.procs", owner, (gid_t)-1, 0) < 0) {
         int rc = err_errno(err, "cannot set up cgroup '%s'", name);
 
         (void)unlinkat(parent, name, AT_REMOVEDIR);

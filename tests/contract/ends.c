@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/stat.h>
 
 enum {
     TIMEOUT_MS = 1000, /* In which a busy machine has started them. */
@@ -275,6 +276,32 @@ static void a_signal_can_be_caught(void **state)
     bench_run_done(&run);
 }
 
+static void a_signal_reaches_it_whatever_our_umask_is(void **state)
+{
+    struct bench_room *room = *state;
+    struct bench *bench = &room->bench;
+    struct err err = ERR_INIT;
+    struct bench_box box;
+    struct bench_run run;
+    mode_t mask;
+    uint64_t n;
+
+    if (!bench_ops()->signal || !has_shell(room)) {
+        skip();
+    }
+    mask = umask(077);
+    bench_create(bench, &box);
+    n = bench_script(bench, &box, "echo ready; exec sleep 2000", &run);
+    (void)umask(mask);
+    bench_says(&run, "ready\n");
+    assert_int_equal(
+        provider_signal(bench->provider, &box.sandbox, n, SIGTERM, &err), 0);
+    assert_int_equal(bench_exited(&run).signal, SIGTERM);
+    bench_closed(&run);
+    bench_run_done(&run);
+    bench_destroy(bench, &box);
+}
+
 static void the_sandbox_is_as_before_after_all_that(void **state)
 {
     struct bench_room *room = *state;
@@ -295,6 +322,7 @@ int suite_ends(void)
         cmocka_unit_test(an_end_of_one_command_spares_the_others),
         cmocka_unit_test(a_signal_reaches_a_running_command),
         cmocka_unit_test(a_signal_can_be_caught),
+        cmocka_unit_test(a_signal_reaches_it_whatever_our_umask_is),
         cmocka_unit_test(the_sandbox_is_as_before_after_all_that),
     };
 
