@@ -208,6 +208,32 @@ static void note_limit(struct running *running)
     }
 }
 
+static bool runs_beside(const struct running *running)
+{
+    struct local *local = running->local;
+    bool beside = false;
+
+    mutex_lock(&local->lock);
+    list_each(node, &local->commands)
+    {
+        const struct running *other = container_of(node, struct running, link);
+
+        beside |= other->box == running->box && !atomic_load(&other->over);
+    }
+    mutex_unlock(&local->lock);
+    return beside;
+}
+
+/* What a command has met that ended well all the same, the next one has not. */
+static void forget_limits(const struct running *running)
+{
+    struct err ignored = ERR_INIT;
+
+    if (!runs_beside(running)) {
+        (void)box_met_limit(running->box, &ignored);
+    }
+}
+
 static void finish(struct running *running)
 {
     loop_source_free(running->reply_source);
@@ -223,6 +249,7 @@ static void finish(struct running *running)
     running->phase = RUNNING_OVER;
     note_limit(running);
     running->sink->exited(running->arg, &running->result);
+    forget_limits(running);
     box_end_command(running->box, TAKE_PTR(running->cgroup_name));
     close_if_done(running);
 }

@@ -301,6 +301,23 @@ static void who_takes_too_much_memory_is_ended_and_told(void **state)
     assert_int_equal(bench_sh(&room->bench, &room->hog, "echo ok", "ok\n"), 0);
 }
 
+static void what_one_has_met_is_not_told_of_the_next(void **state)
+{
+    struct room *room = *state;
+    struct bench_run run;
+
+    must_be_enforced(room, "memory_bytes");
+    assert_int_equal(bench_sh(&room->bench, &room->hog,
+                              "perl -e '$x = q(x) x (200 << 20)' || echo $?",
+                              "137\n"),
+                     0);
+    (void)bench_script(&room->bench, &room->hog, "exit 3", &run);
+    assert_int_equal(bench_exited(&run).code, 3);
+    bench_closed(&run);
+    assert_int_equal(run.result.why.code, 0);
+    bench_run_done(&run);
+}
+
 static void where_memory_ends_the_first_process_is_the_last(void **state)
 {
     struct room *room = *state;
@@ -558,6 +575,7 @@ int main(void)
         IN_ROOM(output_counts_too),
         IN_ROOM(who_fills_it_from_the_background_is_ended_too),
         IN_ROOM(who_takes_too_much_memory_is_ended_and_told),
+        IN_ROOM(what_one_has_met_is_not_told_of_the_next),
         IN_ROOM(where_files_take_all_memory_a_command_that_begins_ends),
         IN_ROOM(where_memory_ends_the_first_process_is_the_last),
         IN_ROOM(who_stops_all_others_does_not_stop_the_sandbox),
