@@ -102,6 +102,17 @@ static int make(struct session *session, const struct exec_info *info,
     return 0;
 }
 
+static void find_caller(struct session *session, struct exec *exec)
+{
+    const struct store_event started = {.name = "exec.started",
+                                        .exec = exec->n};
+    struct err ignored = ERR_INIT;
+
+    exec->unasked =
+        store_event_caller(session->registry->store, session->number, &started,
+                           &exec->job.caller, &ignored) < 0;
+}
+
 /* Its job goes on where it was. */
 static void take_place(struct session *session, struct exec *exec)
 {
@@ -164,6 +175,7 @@ static int go_on(struct adopted *adopted, struct session *session,
         adopted->count--;
         return rc;
     }
+    find_caller(session, exec);
     take_place(session, exec);
     session_stir_begin(session);
     registry_sink_begin(session->registry);

@@ -21,7 +21,7 @@ static int save_end(struct exec *exec, const struct exec_info *info,
     const struct store_event event = {
         .name = "exec.ended",
         .exec = exec->n,
-        .caller = &exec->job.caller,
+        .caller = exec->unasked ? NULL : &exec->job.caller,
         .detail = detail,
     };
     int rc;

@@ -22,6 +22,7 @@ struct exec {
     bool due;         /* Is to be removed when nobody holds it. */
     bool unsaved;     /* Its end is not recorded; holds a reference. */
     bool background;  /* The queue does not wait for it. */
+    bool unasked;     /* Adopted; nobody knows any more who asked for it. */
     bool discard;     /* Its output is not kept; known from its start on. */
     uint64_t n;
     struct exec_log *log;

@@ -437,6 +437,20 @@ MUST_USE int store_event_add(struct store *store, uint64_t number,
                              const struct store_event *event, struct err *err);
 
 /**
+ * Tells who asked for a command, as its last event of that name says.
+ *
+ * @param store  the store
+ * @param number of the session
+ * @param event  its number and name are looked at
+ * @param out    on success
+ * @param err    filled on failure
+ * @return 0, -ENOENT where no event tells, or another negative errno
+ */
+MUST_USE int store_event_caller(struct store *store, uint64_t number,
+                                const struct store_event *event,
+                                struct caller *out, struct err *err);
+
+/**
  * Limits the events of each session. The oldest go, an eighth of `most` at a
  * time; numbers and offsets of the others stay as they are.
  *

@@ -4,6 +4,7 @@
 #include "core/json.h"
 #include "core/store_priv.h"
 
+#include <errno.h>
 #include <string.h>
 
 enum {
@@ -125,6 +126,49 @@ int store_event_add(struct store *store, uint64_t number,
         rc = store_event_locked(store, number, event, err);
     }
     return store_leave(store, rc, err);
+}
+
+static int caller_locked(struct store *store, uint64_t number,
+                         const struct store_event *event, struct caller *out,
+                         struct err *err) REQUIRES(store->lock)
+{
+    sqlite3_stmt *stmt = NULL;
+    int rc =
+        store_query(store, &stmt, err,
+                    "SELECT json_extract(text, '$.uid'),"
+                    " json_extract(text, '$.pid') FROM"
+                    " (SELECT seq, CAST(line AS TEXT) AS text FROM events"
+                    "  WHERE session = ?)"
+                    " WHERE json_extract(text, '$.exec') = ?"
+                    " AND json_extract(text, '$.event') = ?"
+                    " AND json_extract(text, '$.uid') IS NOT NULL"
+                    " ORDER BY seq DESC LIMIT 1",
+                    "iit", (int64_t)number, (int64_t)event->exec, event->name);
+
+    if (rc < 0) {
+        return rc;
+    }
+    rc = store_step(store, stmt, err);
+    if (rc > 0) {
+        out->uid = (uid_t)sqlite3_column_int64(stmt, 0);
+        out->pid = (pid_t)sqlite3_column_int64(stmt, 1);
+    }
+    store_finish(store, stmt);
+    return rc == 0  ? err_set(err, ENOENT, "no event tells who asked")
+           : rc < 0 ? rc
+                    : 0;
+}
+
+int store_event_caller(struct store *store, uint64_t number,
+                       const struct store_event *event, struct caller *out,
+                       struct err *err)
+{
+    int rc;
+
+    mutex_lock(&store->lock);
+    rc = caller_locked(store, number, event, out, err);
+    mutex_unlock(&store->lock);
+    return rc;
 }
 
 /* Copies of a line that begins at `start` what lies behind `offset`. */

@@ -89,6 +89,11 @@ static void a_command_goes_on_under_the_next_daemon(void **state)
     expect_text(in("execs/1/status"), "exited\n");
     expect_shell("grep -c exec.ended events; grep -c lost events; true",
                  "1\n0\n");
+    /* Asked for by whom it was. */
+    expect_shell("grep -E 'exec.(started|ended)' events | "
+                 "sed -E 's/.*(\"uid\":[0-9]+,\"pid\":[1-9][0-9]*),.*/\\1/' |"
+                 " uniq | grep -c uid",
+                 "1\n");
 }
 
 static void one_that_ended_meanwhile_is_known(void **state)
