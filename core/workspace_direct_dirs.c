@@ -1,7 +1,8 @@
 /*
- * Listings of a direct tree. An open directory has its own fd, and the offset
- * behind an entry is the one that the backing directory gives: it stays right
- * whatever is removed or added meanwhile.
+ * Listings of a direct tree. An open directory has its own fd once it is read,
+ * which it is not where the kernel has kept its listing; and the offset behind
+ * an entry is the one that the backing directory gives: it stays right whatever
+ * is removed or added meanwhile.
  */
 #include "core/workspace_direct.h"
 
@@ -10,6 +11,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 
@@ -19,11 +21,12 @@ enum {
 
 struct direct_dir {
     struct ws_dir base;
+    int path_fd;       /* The node's, which stays while it has a user. */
     struct mutex lock; /* For all below. */
-    int fd;
-    off_t at;         /* The offset before the next entry of the buffer. */
-    size_t next, end; /* The part of the buffer that was not told yet. */
-    _Alignas(struct dirent64) char buffer[LISTING_SIZE];
+    int fd;            /* -1: nothing was asked of it yet. */
+    off_t at;          /* The offset before the next entry of the buffer. */
+    size_t next, end;  /* The part of the buffer that was not told yet. */
+    char *buffer;      /* Of LISTING_SIZE, with the fd. */
 };
 
 static struct direct_dir *dir_of(struct ws_dir *dir)
@@ -36,26 +39,24 @@ int direct_opendir(struct ws_node *base, const struct ws_ctx *ctx,
 {
     struct direct_node *node = direct_node_of(base);
     struct direct_dir *dir;
-    int path_fd = direct_fd_get(node, err);
-    int fd;
+    int path_fd;
 
     (void)ctx;
+    if (!S_ISDIR(node->type)) {
+        return err_set(err, ENOTDIR, "no directory");
+    }
+    path_fd = direct_fd_get(node, err);
     if (path_fd < 0) {
         return path_fd;
     }
-    fd = path_step(path_fd, ".", O_RDONLY | O_DIRECTORY);
-    direct_fd_put(node);
-    if (fd < 0) {
-        errno = -fd;
-        return err_errno(err, "opendir");
-    }
     dir = calloc(1, sizeof(*dir));
     if (!dir) {
-        (void)close(fd);
+        direct_fd_put(node);
         return err_no_memory(err);
     }
     mutex_init(&dir->lock);
-    dir->fd = fd;
+    dir->path_fd = path_fd;
+    dir->fd = -1;
     dir->base.node = ws_node_ref(base);
     (void)atomic_fetch_add(&direct_tree(node)->opens, 1);
     *out = &dir->base;
@@ -66,21 +67,56 @@ void direct_closedir(struct ws_dir *base)
 {
     struct direct_dir *dir = dir_of(base);
 
-    (void)close(dir->fd);
+    cleanup_fd(&dir->fd);
+    free(dir->buffer);
+    direct_fd_put(direct_node_of(base->node));
     (void)atomic_fetch_sub(&direct_of(base->node->tree)->opens, 1);
     mutex_done(&dir->lock);
     free(dir);
 }
 
-int direct_fsyncdir(struct ws_dir *dir, bool data_only,
-                    const struct ws_ctx *ctx, struct err *err)
+static int open_now(struct direct_dir *dir, struct err *err)
 {
-    int fd = dir_of(dir)->fd;
+    int fd;
 
-    (void)ctx;
-    return (data_only ? fdatasync(fd) : fsync(fd)) < 0
+    if (dir->fd >= 0) {
+        return 0;
+    }
+    dir->buffer = dir->buffer ? dir->buffer : malloc(LISTING_SIZE);
+    if (!dir->buffer) {
+        return err_no_memory(err);
+    }
+    fd = path_step(dir->path_fd, ".", O_RDONLY | O_DIRECTORY);
+    if (fd < 0) {
+        return err_set(err, -fd, "opendir: %s", strerror(-fd));
+    }
+    dir->fd = fd;
+    return 0;
+}
+
+static int sync_locked(struct direct_dir *dir, bool data_only, struct err *err)
+{
+    int rc = open_now(dir, err);
+
+    if (rc < 0) {
+        return rc;
+    }
+    return (data_only ? fdatasync(dir->fd) : fsync(dir->fd)) < 0
                ? err_errno(err, "fsync of the directory")
                : 0;
+}
+
+int direct_fsyncdir(struct ws_dir *base, bool data_only,
+                    const struct ws_ctx *ctx, struct err *err)
+{
+    struct direct_dir *dir = dir_of(base);
+    int rc;
+
+    (void)ctx;
+    mutex_lock(&dir->lock);
+    rc = sync_locked(dir, data_only, err);
+    mutex_unlock(&dir->lock);
+    return rc;
 }
 
 static int seek_to(struct direct_dir *dir, off_t offset, struct err *err)
@@ -155,7 +191,10 @@ int direct_readdir(struct ws_dir *base, off_t offset, ws_entry_fn *fn,
 
     (void)ctx;
     mutex_lock(&dir->lock);
-    rc = seek_to(dir, offset, err);
+    rc = open_now(dir, err);
+    if (rc == 0) {
+        rc = seek_to(dir, offset, err);
+    }
     if (rc == 0) {
         rc = list(dir, fn, arg, err);
     }

@@ -386,6 +386,39 @@ static uint64_t ino_of_d(struct fixture *fx)
     return listed;
 }
 
+/* The kernel opens directories whose listings it has kept. */
+static void a_directory_is_opened_when_it_is_read(void **state)
+{
+    struct fixture *fx = *state;
+    struct ws_node *node;
+    struct ws_dir *dir;
+    uint64_t listed = 0;
+    int next;
+
+    fixture_mkdir(fx, "at");
+    fixture_mkdir(fx, "at/d");
+    node = fixture_at(fx, "at");
+    next = dup(STDOUT_FILENO);
+    (void)close(next);
+    assert_int_equal(ws_opendir(node, &fx->ctx, &dir, &fx->err), 0);
+    assert_int_equal(dup(STDOUT_FILENO), next);
+    (void)close(next);
+    assert_int_equal(ws_readdir(dir, 0, note_ino, &listed, &fx->ctx, &fx->err),
+                     0);
+    assert_true(listed);
+    assert_int_equal(fcntl(next, F_GETFD), FD_CLOEXEC);
+    ws_closedir(dir);
+    assert_int_equal(fcntl(next, F_GETFD), -1);
+
+    assert_int_equal(ws_opendir(node, &fx->ctx, &dir, &fx->err), 0);
+    assert_int_equal(ws_rmdir(node, "d", &fx->ctx, &fx->err), 0);
+    assert_int_equal(ws_rmdir(fx->root, "at", &fx->ctx, &fx->err), 0);
+    assert_int_equal(ws_readdir(dir, 0, note_ino, &listed, &fx->ctx, &fx->err),
+                     -ENOENT);
+    ws_closedir(dir);
+    ws_node_unref(node);
+}
+
 static void numbers_stay_when_a_tree_moves(void **state)
 {
     struct fixture *fx = *state;
@@ -484,6 +517,7 @@ int main(void)
         FIXTURE_DIRECT_BOTH(a_large_file_is_let_go_with_its_last_name),
         FIXTURE_DIRECT(files_that_are_open_for_writing_are_told),
         FIXTURE_DIRECT_BOTH(nodes_go_with_a_tree_that_moves),
+        FIXTURE_DIRECT_BOTH(a_directory_is_opened_when_it_is_read),
         FIXTURE_DIRECT(numbers_stay_when_a_tree_moves),
     };
     int failed;
