@@ -10,7 +10,8 @@
  *
  * SCRATCH is an empty directory for what is worked on. The first target is what
  * the others are compared with. Work that fails in a target is not done there
- * again; what programs said is in the log. The exit status is 1 where something
+ * again, nor what takes another program seconds and ten times as long as the
+ * base; what programs said is in the log. The exit status is 1 where something
  * failed in the first two.
  */
 #include "contrib/bench/bench.h"
@@ -31,11 +32,18 @@ enum {
     SURE = 2,     /* Targets that can do everything, */
     OURS = 3,     /* and those that no other program serves. */
     MOST_S = 420, /* After the start no round begins that would end later. */
+    SAMPLES_MAX = ROUNDS_MAX * TURNS_MAX,
+    FAR = 10, /* Times the base. */
 };
+
+static const double short_us = 5e4; /* In a round, to be measured again. */
+static const double far_us = 1e6;
 
 static const struct scale scale_full = {
     .rounds = 7,
-    .beside = 3,
+    .beside = 5,
+    .turns = TURNS_MAX,
+    .settles = true,
     .files = 1000,
     .pieces = 256,
     .blocks = 10000,
@@ -50,6 +58,7 @@ static const struct scale scale_full = {
 static const struct scale scale_quick = {
     .rounds = 2,
     .beside = 2,
+    .turns = 1,
     .files = 200,
     .pieces = 8,
     .blocks = 2000,
@@ -105,14 +114,22 @@ double median(double *values, size_t count)
                      : (values[count / 2 - 1] + values[count / 2]) / 2;
 }
 
-/* Samples of one row in each target; NAN once it could not be done. */
+/* Samples of one row in each target. */
 struct samples {
-    double us[TARGETS_MAX][ROUNDS_MAX];
+    double us[TARGETS_MAX][SAMPLES_MAX];
+    unsigned n[TARGETS_MAX];
     bool cannot[TARGETS_MAX];
+    unsigned turns;
 };
 
-static int measure(const struct row *row, const struct scale *scale,
-                   const struct target *target, double *us)
+/* What a round has taken, in each target. */
+struct spent {
+    double us[TARGETS_MAX];
+};
+
+/* Does the row once. Nothing is told of one that fails. */
+static int do_row(const struct row *row, const struct scale *scale,
+                  const struct target *target, double *us)
 {
     int rc = fchdir(target->dir) < 0 ? -errno : 0;
     double before;
@@ -125,34 +142,67 @@ static int measure(const struct row *row, const struct scale *scale,
         rc = row->work(scale);
     }
     *us = now_us() - before;
+    return rc == 0 && row->after ? row->after(scale) : rc;
+}
+
+static void measure(const struct report *report, const struct row *row,
+                    size_t t, struct samples *samples, struct spent *spent)
+{
+    const struct target *target = &report->targets[t];
+    double before = now_us();
+    double us;
+    int rc = do_row(row, report->scale, target, &us);
+
+    spent->us[t] += now_us() - before;
     if (rc < 0) {
         (void)fprintf(stderr, "bench: %s in %s: %s\n", row->name, target->name,
                       strerror(-rc));
+        samples->cannot[t] = true;
+        return;
     }
-    return rc;
+    samples->us[t][samples->n[t]++] = us;
 }
 
-/* Rounds of a target: others may take a hundred times as long. */
-static unsigned rounds_of(const struct report *report, size_t target,
-                          unsigned rounds)
+/* What takes another program seconds, and so many times as long as the base,
+ * is known well enough by one sample. */
+static bool is_far(const struct samples *samples, size_t t)
 {
-    unsigned most = report->scale->beside;
-
-    return target >= OURS && rounds > most ? most : rounds;
+    return t >= OURS && samples->n[t] && samples->n[0] &&
+           samples->us[t][0] > far_us &&
+           samples->us[t][0] > FAR * samples->us[0][0];
 }
 
-/* One round of a row. Who begins changes with the round. */
+/* Whether a target is measured in a round. */
+static bool is_in(const struct report *report, size_t t,
+                  const struct samples *samples)
+{
+    return !samples->cannot[t] && !is_far(samples, t) &&
+           (t < OURS || report->rounds < report->scale->beside);
+}
+
+/* Whose turn it is. Who begins changes, and so does who comes after whom. */
+static size_t in_turn(const struct report *report, unsigned turn, size_t k)
+{
+    size_t t = (k + turn / 2) % report->target_count;
+
+    return turn % 2 ? report->target_count - 1 - t : t;
+}
+
+/* One round of a row: several turns of targets in which it is short. */
 static void measure_round(const struct report *report, const struct row *row,
-                          unsigned round, struct samples *samples)
+                          struct samples *samples)
 {
-    for (size_t k = 0; k < report->target_count; k++) {
-        size_t t = (k + round) % report->target_count;
+    struct spent spent = {{0}};
 
-        if (!samples->cannot[t] &&
-            round < rounds_of(report, t, report->scale->rounds) &&
-            measure(row, report->scale, &report->targets[t],
-                    &samples->us[t][round]) < 0) {
-            samples->cannot[t] = true;
+    for (unsigned i = 0; i < report->scale->turns; i++) {
+        unsigned turn = samples->turns++;
+
+        for (size_t k = 0; k < report->target_count; k++) {
+            size_t t = in_turn(report, turn, k);
+
+            if (is_in(report, t, samples) && spent.us[t] < short_us) {
+                measure(report, row, t, samples, &spent);
+            }
         }
     }
 }
@@ -174,36 +224,41 @@ static size_t choose_rows(const char *only, struct result results[ROWS_MAX])
     return count;
 }
 
-/* Round by round over all rows: what changes slowly meets all of them. */
-static bool measure_all(struct report *report, double start)
+static bool summarize(struct report *report, struct samples *all)
 {
-    static struct samples samples[ROWS_MAX];
-    double longest = 0;
     bool good = true;
 
-    while (report->rounds < report->scale->rounds &&
-           (report->rounds == 0 || now_us() + longest < start + MOST_S * 1e6)) {
-        double before = now_us();
-
-        for (size_t i = 0; i < report->count; i++) {
-            measure_round(report, report->results[i].row, report->rounds,
-                          &samples[i]);
-        }
-        report->rounds++;
-        longest = fmax(longest, now_us() - before);
-    }
     for (size_t i = 0; i < report->count; i++) {
-        for (size_t t = 0; t < report->target_count; t++) {
-            bool cannot = samples[i].cannot[t];
+        struct result *result = &report->results[i];
 
-            report->results[i].us[t] =
-                cannot ? NAN
-                       : median(samples[i].us[t],
-                                rounds_of(report, t, report->rounds));
+        for (size_t t = 0; t < report->target_count; t++) {
+            bool cannot = all[i].cannot[t];
+
+            result->samples[t] = cannot ? 0 : all[i].n[t];
+            result->us[t] = cannot ? NAN : median(all[i].us[t], all[i].n[t]);
             good = good && !(cannot && t < SURE);
         }
     }
     return good;
+}
+
+/* Round by round over all rows: what changes slowly meets all of them. */
+static bool measure_all(struct report *report, double start)
+{
+    static struct samples samples[ROWS_MAX];
+    double last = 0;
+
+    while (report->rounds < report->scale->rounds &&
+           (report->rounds == 0 || now_us() + last < start + MOST_S * 1e6)) {
+        double before = now_us();
+
+        for (size_t i = 0; i < report->count; i++) {
+            measure_round(report, report->results[i].row, &samples[i]);
+        }
+        report->rounds++;
+        last = now_us() - before;
+    }
+    return summarize(report, samples);
 }
 
 /* ---- Arguments ---- */
@@ -343,6 +398,7 @@ static void prepare(const struct report *report, const char *scratch)
                           report->targets[i].name, strerror(-rc));
         }
     }
+    (void)fixture_settle(report->scale);
 }
 
 static int tell(const struct report *report, const struct options *options)

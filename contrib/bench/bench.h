@@ -18,6 +18,7 @@
 enum {
     TARGETS_MAX = 12,
     ROUNDS_MAX = 64,
+    TURNS_MAX = 8,
     ROWS_MAX = 64,
     NOTES_MAX = 16,
     BLOCK = 4096,
@@ -29,6 +30,8 @@ enum {
 struct scale {
     unsigned rounds;
     unsigned beside;       /* Rounds with other programs. */
+    unsigned turns;        /* In a round, where each takes no time. */
+    bool settles;          /* The disk is at rest before it is measured. */
     unsigned files;        /* In a directory, of TEXT bytes each. */
     unsigned pieces;       /* In the large file, of PIECE bytes each. */
     unsigned blocks;       /* Read or written at random, of BLOCK bytes. */
@@ -57,6 +60,7 @@ struct row {
     enum kind kind;
     step_fn *prepare; /* Not timed; NULL: nothing to prepare. */
     step_fn *work;
+    step_fn *after; /* As prepare: what would be in the way of others. */
 };
 
 extern const struct row rows_data[];
@@ -73,6 +77,7 @@ struct target {
 struct result {
     const struct row *row;
     double us[TARGETS_MAX];
+    unsigned samples[TARGETS_MAX]; /* Of which it is the median. */
 };
 
 /* One that is looked at as it is, and the same elsewhere. */
@@ -117,6 +122,9 @@ MUST_USE int shell(const char *command);
 MUST_USE int spawn(char *const argv[]);
 /* Makes `count` small files DIR/PREFIXn. */
 MUST_USE int make_files(const char *dir, char prefix, unsigned count);
+/* Has what was written to memory alone written to the disk, which would come in
+ * the midst of other rows. */
+int fixture_settle(const struct scale *scale);
 /* The same numbers in each run. */
 unsigned random_next(unsigned *seed);
 

@@ -111,6 +111,14 @@ int make_files(const char *dir, char prefix, unsigned count)
     return rc;
 }
 
+int fixture_settle(const struct scale *scale)
+{
+    if (scale->settles) {
+        sync();
+    }
+    return 0;
+}
+
 /* ---- The sources ---- */
 
 static void write_words(FILE *file, unsigned *seed)

@@ -170,6 +170,17 @@ static struct js *numbers(const struct report *report,
     return js;
 }
 
+static struct js *samples(const struct report *report,
+                          const struct result *result)
+{
+    struct js *js = js_object();
+
+    for (size_t k = 0; k < report->target_count; k++) {
+        js_set_int(js, report->targets[k].name, result->samples[k]);
+    }
+    return js;
+}
+
 static struct js *all_rows(const struct report *report)
 {
     struct js *rows = js_object();
@@ -181,6 +192,7 @@ static struct js *all_rows(const struct report *report)
         js_set_text(js, "what", result->row->what);
         js_set(js, "us", numbers(report, result, false));
         js_set(js, "ratio", numbers(report, result, true));
+        js_set(js, "samples", samples(report, result));
         js_set(rows, result->row->name, js);
     }
     return rows;

@@ -124,11 +124,14 @@ static int map_and_write(const struct scale *scale)
 
 const struct row rows_data[] = {
     {"write", "a new file, 1 MiB at a time", KIND_DATA, remove_out,
-     write_pieces},
-    {"read", "a file, 1 MiB at a time", KIND_DATA, NULL, read_pieces},
-    {"random read", "4 KiB at a time", KIND_DATA, NULL, read_blocks},
-    {"random write", "4 KiB at a time", KIND_DATA, NULL, write_blocks},
-    {"mmap read", "each page of a mapping", KIND_DATA, NULL, map_and_read},
-    {"mmap write", "each page of a mapping", KIND_DATA, NULL, map_and_write},
-    {NULL, NULL, KIND_DATA, NULL, NULL},
+     write_pieces, remove_out},
+    {"read", "a file, 1 MiB at a time", KIND_DATA, NULL, read_pieces, NULL},
+    {"random read", "4 KiB at a time", KIND_DATA, NULL, read_blocks, NULL},
+    {"random write", "4 KiB at a time", KIND_DATA, NULL, write_blocks,
+     fixture_settle},
+    {"mmap read", "each page of a mapping", KIND_DATA, NULL, map_and_read,
+     NULL},
+    {"mmap write", "each page of a mapping", KIND_DATA, NULL, map_and_write,
+     fixture_settle},
+    {NULL, NULL, KIND_DATA, NULL, NULL, NULL},
 };

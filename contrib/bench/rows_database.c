@@ -47,7 +47,7 @@ static int wal(const struct scale *scale)
 }
 
 const struct row rows_database[] = {
-    {"sqlite", "a row a transaction", KIND_DATABASE, remove_db, rollback},
-    {"sqlite WAL", "a row a transaction", KIND_DATABASE, remove_db, wal},
-    {NULL, NULL, KIND_DATABASE, NULL, NULL},
+    {"sqlite", "a row a transaction", KIND_DATABASE, remove_db, rollback, NULL},
+    {"sqlite WAL", "a row a transaction", KIND_DATABASE, remove_db, wal, NULL},
+    {NULL, NULL, KIND_DATABASE, NULL, NULL, NULL},
 };
