@@ -169,6 +169,11 @@ MUST_USE int checkpoint_changes(struct session *session,
 uint64_t checkpoint_changes_size(struct session *session,
                                  const struct provider_span *span);
 
+/** @param session the session @param span of a command; borrowed
+ *  @return whether that text is known, or may be made */
+bool checkpoint_changes_there(struct session *session,
+                              const struct provider_span *span);
+
 /** Notes that something was written through the mount; any thread.
  *  @param session the session */
 void checkpoint_wrote(struct session *session);

@@ -55,8 +55,27 @@ int checkpoint_changes(struct session *session,
 uint64_t checkpoint_changes_size(struct session *session,
                                  const struct provider_span *span)
 {
+    uint64_t size = 0;
+
     return store_changes_size(session->registry->store, session->number,
-                              span->from, span->to);
+                              span->from, span->to, &size)
+               ? size
+               : 0;
+}
+
+bool checkpoint_changes_there(struct session *session,
+                              const struct provider_span *span)
+{
+    struct store *store = session->registry->store;
+    struct err ignored = ERR_INIT;
+    struct checkpoint c;
+    uint64_t size;
+
+    return span->from == span->to ||
+           store_changes_size(store, session->number, span->from, span->to,
+                              &size) ||
+           store_checkpoint_row(store, session->number, span->to, &c,
+                                &ignored) != 0;
 }
 
 static int keep_text(struct session *session, uint64_t from, uint64_t to,

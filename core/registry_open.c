@@ -4,7 +4,9 @@
 #include "core/clock.h"
 #include "core/registry_priv.h"
 #include "core/session_priv.h"
+#include "core/spread.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -17,14 +19,21 @@ static int make_dir(const struct registry *registry, const char *name,
                     struct err *err)
 {
     AUTO_FREE char *path = NULL;
+    AUTO_FD int fd = -1;
 
     if (asprintf(&path, "%s/%s", registry->state_dir, name) < 0) {
         path = NULL;
         return err_no_memory(err);
     }
-    return mkdir(path, 0700) < 0 && errno != EEXIST
-               ? err_errno(err, "make '%s'", path)
-               : 0;
+    if (mkdir(path, 0700) < 0 && errno != EEXIST) {
+        return err_errno(err, "make '%s'", path);
+    }
+    fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) {
+        return err_errno(err, "open '%s'", path);
+    }
+    spread_below(fd);
+    return 0;
 }
 
 /* Deletes again: nobody knows a sandbox whose create was cut off, and an

@@ -416,20 +416,20 @@ int store_changes_get(struct store *store, uint64_t number, uint64_t from,
     return rc;
 }
 
-uint64_t store_changes_size(struct store *store, uint64_t number, uint64_t from,
-                            uint64_t to)
+bool store_changes_size(struct store *store, uint64_t number, uint64_t from,
+                        uint64_t to, uint64_t *out)
 {
     sqlite3_stmt *stmt = NULL;
     struct err ignored = ERR_INIT;
-    uint64_t size = 0;
+    ssize_t rows = 0;
 
     mutex_lock(&store->lock);
     if (store_query(store, &stmt, &ignored,
                     "SELECT length(text) FROM changes WHERE session = ?"
                     " AND from_key = ? AND to_key = ?",
                     "iii", (int64_t)number, (int64_t)from, (int64_t)to) == 0) {
-        (void)!store_numbers(store, stmt, &size, 1, &ignored);
+        rows = store_numbers(store, stmt, out, 1, &ignored);
     }
     mutex_unlock(&store->lock);
-    return size;
+    return rows > 0;
 }

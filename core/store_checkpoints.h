@@ -189,9 +189,10 @@ MUST_USE int store_changes_get(struct store *store, uint64_t number,
                                struct err *err);
 
 /** @param store the store @param number of the session @param from a key
- *  @param to a key @return the size of that text, 0: there is none */
-uint64_t store_changes_size(struct store *store, uint64_t number, uint64_t from,
-                            uint64_t to);
+ *  @param to a key @param out the size of that text, where there is one
+ *  @return whether there is */
+MUST_USE bool store_changes_size(struct store *store, uint64_t number,
+                                 uint64_t from, uint64_t to, uint64_t *out);
 
 /* ---- Sessions that are being forked: of no name until they are whole ---- */
 

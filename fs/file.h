@@ -73,6 +73,8 @@ struct file_ops {
     bool slow;
     /* Where its content begins, of all that it ever had. */
     uint64_t (*begin)(const struct node_ctx *ctx);
+    /* Whether there is such a file. */
+    bool (*there)(const struct node_ctx *ctx);
     /* What a read from the start would give now. */
     uint64_t (*size)(const struct node_ctx *ctx);
     /* Makes file->own, or what else it needs from its opening on. */

@@ -288,6 +288,14 @@ static void command_open(struct file *file, const struct caller *caller,
     open_span(file, &span, done, arg);
 }
 
+/* Nobody read them, and the sandbox with its checkpoints is gone. */
+static bool command_there(const struct node_ctx *ctx)
+{
+    const struct provider_span span = command_span(ctx->exec);
+
+    return checkpoint_changes_there(ctx->session, &span);
+}
+
 static uint64_t command_size(const struct node_ctx *ctx)
 {
     const struct provider_span span = command_span(ctx->exec);
@@ -296,6 +304,7 @@ static uint64_t command_size(const struct node_ctx *ctx)
 }
 
 const struct file_ops files_command_changes_ops = {
+    .there = command_there,
     .size = command_size,
     .open = command_open,
     .read = text_read,

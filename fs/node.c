@@ -124,6 +124,9 @@ static bool is_there(const struct node_ctx *ctx, const struct node_row *row)
     struct err err = ERR_INIT;
     bool there;
 
+    if (row->ops && row->ops->there) {
+        return row->ops->there(ctx);
+    }
     if (!(row->flags & NODE_OPTIONAL)) {
         return true;
     }

@@ -85,7 +85,7 @@ struct options {
 
 NORETURN static void fail(const char *what, int rc)
 {
-    (void)fprintf(stderr, "bench: %s: %s\n", what, strerror(-rc));
+    (void)fprintf(stderr, "bench: %s: %s\n", what, why(rc));
     exit(2);
 }
 
@@ -156,7 +156,7 @@ static void measure(const struct report *report, const struct row *row,
     spent->us[t] += now_us() - before;
     if (rc < 0) {
         (void)fprintf(stderr, "bench: %s in %s: %s\n", row->name, target->name,
-                      strerror(-rc));
+                      why(rc));
         samples->cannot[t] = true;
         return;
     }
@@ -395,7 +395,7 @@ static void prepare(const struct report *report, const char *scratch)
                                                 : fixture_make(report->scale);
         if (rc < 0) {
             (void)fprintf(stderr, "bench: the files in %s: %s\n",
-                          report->targets[i].name, strerror(-rc));
+                          report->targets[i].name, why(rc));
         }
     }
     (void)fixture_settle(report->scale);

@@ -118,8 +118,10 @@ MUST_USE int fixture_sources(const char *dir, const struct scale *scale);
 MUST_USE int fixture_make(const struct scale *scale);
 /* Runs a shell command; its output is thrown away. */
 MUST_USE int shell(const char *command);
-/* Runs a program by its words. */
+/* Runs a program by its words; -ECHILD where that fails. */
 MUST_USE int spawn(char *const argv[]);
+/* What a negative errno says, of spawn() too. */
+const char *why(int rc);
 /* Makes `count` small files DIR/PREFIXn. */
 MUST_USE int make_files(const char *dir, char prefix, unsigned count);
 /* Has what was written to memory alone written to the disk, which would come in

@@ -72,6 +72,11 @@ int spawn(char *const argv[])
     return status == 0 ? 0 : -ECHILD;
 }
 
+const char *why(int rc)
+{
+    return rc == -ECHILD ? "a program failed" : strerror(-rc);
+}
+
 int shell(const char *command)
 {
     AUTO_FREE char *script = strdup(command);

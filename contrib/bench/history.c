@@ -68,13 +68,16 @@ static int turn_once(const struct way *way, unsigned turn, double *us)
     return rc == 0 ? shell(way->undo) : rc;
 }
 
-static int turn_all(const struct way *way, unsigned turns, double *out)
+/* From a turn on that the tree had not: what was written in one may stay, and
+ * the same once more is no change. */
+static int turn_all(const struct way *way, unsigned first, unsigned turns,
+                    double *out)
 {
     double us[TURNS_FEW];
     int rc = way->start ? shell(way->start) : 0;
 
-    for (unsigned turn = 0; rc == 0 && turn < turns; turn++) {
-        rc = turn_once(way, turn, &us[turn]);
+    for (unsigned i = 0; rc == 0 && i < turns; i++) {
+        rc = turn_once(way, first + i, &us[i]);
     }
     if (rc == 0) {
         *out = median(us, turns);
@@ -102,15 +105,16 @@ static int prepare(const char *top, const char *make, unsigned files)
     return shell(script);
 }
 
-static double measure(const struct way *way, unsigned turns, int rc)
+static double measure(const struct way *way, unsigned first, unsigned turns,
+                      int rc)
 {
     double us = NAN;
 
     if (rc == 0) {
-        rc = turn_all(way, turns, &us);
+        rc = turn_all(way, first, turns, &us);
     }
     if (rc < 0) {
-        (void)fprintf(stderr, "bench: %s: %s\n", way->names[0], strerror(-rc));
+        (void)fprintf(stderr, "bench: %s: %s\n", way->names[0], why(rc));
     }
     return us;
 }
@@ -126,10 +130,13 @@ static void measure_ways(struct report *report, const struct way *ways,
         const unsigned turns = report->scale->snapshots < most[k]
                                    ? report->scale->snapshots
                                    : most[k];
+        unsigned turn = 0;
         int rc = prepare(top, make, files[k]);
 
         for (const struct way *way = ways; way->names[0]; way++) {
-            report_latency(report, way->names[k], measure(way, turns, rc), 0);
+            report_latency(report, way->names[k], measure(way, turn, turns, rc),
+                           0);
+            turn += turns;
         }
         if (chdir(top) < 0 || shell("rm -rf way") < 0) {
             return;

@@ -212,7 +212,7 @@ static int begin(const char *name, int sessions, unsigned files)
 static int end(const char *name, int sessions, int rc)
 {
     if (rc < 0) {
-        (void)fprintf(stderr, "bench: session %s: %s\n", name, strerror(-rc));
+        (void)fprintf(stderr, "bench: session %s: %s\n", name, why(rc));
     }
     return fchdir(sessions) < 0 ? -errno : 0;
 }

@@ -11,6 +11,7 @@
 #include "core/cleanup.h"
 #include "core/clock.h"
 #include "core/mutex.h"
+#include "core/spread.h"
 #include "core/workers.h"
 #include "providers/local/parts.h"
 #include "providers/local/remove.h"
@@ -292,7 +293,11 @@ static int open_store(const char *state_dir, struct err *err)
         return err_errno(err, "cannot make the store of layers");
     }
     fd = openat(state, STORE, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    return fd < 0 ? err_errno(err, "the store of layers") : fd;
+    if (fd < 0) {
+        return err_errno(err, "the store of layers");
+    }
+    spread_below(fd);
+    return fd;
 }
 
 int layers_open(const char *state_dir, struct layers **out, struct err *err)

@@ -1,6 +1,7 @@
 /* Checkpoints of workspaces. See snapshots.h. */
 #include "providers/local/snapshots_priv.h"
 
+#include "core/array.h"
 #include "core/cleanup.h"
 #include "providers/local/layers.h"
 #include "providers/local/seen.h"
@@ -321,9 +322,12 @@ int snapshots_drop(struct snapshots *snapshots, const struct sandbox *sandbox,
     if (rc == 0) {
         rc = head_drop_key(dir, key, err);
     }
+    if (rc == 0 && snapshots->durable) {
+        rc = head_sync(dir, err);
+    }
+    /* When nothing can lead back to it; else at the next start. */
     if (rc == 0) {
         layers_unref(snapshots->layers, layer);
-        rc = snapshots->durable ? head_sync(dir, err) : 0;
     }
     return rc;
 }
@@ -344,18 +348,45 @@ int snapshots_show(struct snapshots *snapshots, const struct sandbox *sandbox,
 /* ---- The end of a session ---- */
 
 struct forgetting {
-    struct snapshots *snapshots;
     int dir;
+    uint64_t *layers; /* That it referred to. */
+    size_t count;
+    size_t room;
     struct err *err;
 };
+
+static int add_layer(struct forgetting *forgetting, uint64_t layer)
+{
+    void *wide = array_grow(forgetting->layers, forgetting->count,
+                            &forgetting->room, sizeof(*forgetting->layers));
+
+    if (!wide) {
+        return err_no_memory(forgetting->err);
+    }
+    forgetting->layers = wide;
+    forgetting->layers[forgetting->count++] = layer;
+    return 0;
+}
 
 static int forget_key(void *arg, uint64_t key, uint64_t layer)
 {
     struct forgetting *forgetting = arg;
-    int rc = head_drop_key(forgetting->dir, key, forgetting->err);
+    int rc = add_layer(forgetting, layer);
+
+    return rc == 0 ? head_drop_key(forgetting->dir, key, forgetting->err) : rc;
+}
+
+static int forget_head(struct forgetting *forgetting, uint64_t number)
+{
+    struct head head;
+    int rc = head_read(forgetting->dir, number, &head, forgetting->err);
 
     if (rc == 0) {
-        layers_unref(forgetting->snapshots->layers, layer);
+        rc = add_layer(forgetting, head.top);
+    }
+    if (rc == 0) {
+        seen_drop(forgetting->dir);
+        rc = head_drop(forgetting->dir, forgetting->err);
     }
     return rc;
 }
@@ -364,9 +395,7 @@ int snapshots_forget(struct snapshots *snapshots, const struct sandbox *sandbox,
                      struct err *err)
 {
     AUTO_FD int dir = open(sandbox->dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    struct forgetting forgetting = {
-        .snapshots = snapshots, .dir = dir, .err = err};
-    struct head head;
+    struct forgetting forgetting = {.dir = dir, .err = err};
     int rc;
 
     snapshots_free_state(snapshots,
@@ -377,15 +406,15 @@ int snapshots_forget(struct snapshots *snapshots, const struct sandbox *sandbox,
     }
     rc = head_each_key(dir, forget_key, &forgetting, err);
     if (rc == 0) {
-        rc = head_read(dir, sandbox->number, &head, err);
+        rc = forget_head(&forgetting, sandbox->number);
     }
-    if (rc == 0) {
-        seen_drop(dir);
-        rc = head_drop(dir, err);
+    if (rc == 0 && snapshots->durable) {
+        rc = head_sync(dir, err);
     }
-    if (rc == 0) {
-        layers_unref(snapshots->layers, head.top);
-        rc = snapshots->durable ? head_sync(dir, err) : 0;
+    /* As in snapshots_drop(). */
+    for (size_t i = 0; rc == 0 && i < forgetting.count; i++) {
+        layers_unref(snapshots->layers, forgetting.layers[i]);
     }
+    free(forgetting.layers);
     return rc;
 }

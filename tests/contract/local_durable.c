@@ -16,6 +16,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+enum {
+    REMOVAL_US = 50000,
+    REMOVALS_MOST = 200,
+};
+
 int __real_syncfs(int fd);
 int __real_fsync(int fd);
 int __wrap_syncfs(int fd);
@@ -287,6 +292,66 @@ static void a_drop_waits_for_the_disk(void **state)
     model_end(&model);
 }
 
+/* Whether the layer of a checkpoint is there, now and after a while. */
+static bool stays(const struct model *model, const char *layer)
+{
+    char path[2 * BENCH_PATH];
+
+    (void)snprintf(path, sizeof(path), "%s/../../layers/%s", model->box.dir,
+                   layer);
+    (void)usleep(REMOVAL_US);
+    return access(path, F_OK) == 0;
+}
+
+static void read_layer(const struct model *model, uint64_t key, char *out,
+                       size_t size)
+{
+    char path[2 * BENCH_PATH];
+    ssize_t n;
+
+    (void)snprintf(path, sizeof(path), "%s/keys/%" PRIu64, model->box.dir, key);
+    n = readlink(path, out, size - 1);
+    assert_true(n > 0);
+    out[n] = '\0';
+}
+
+static int destroy(struct model *model)
+{
+    struct err err = ERR_INIT;
+
+    return provider_destroy(model->bench->provider, &model->box.sandbox,
+                            bench_limits(model->bench), &err);
+}
+
+/* Until then a power cut would bring back the checkpoint, without its files. */
+static void layers_go_when_nothing_on_the_disk_leads_to_them(void **state)
+{
+    struct model model;
+    char one[32];
+    char two[32];
+
+    open_with(*state, true);
+    make(*state, &model);
+    model_take(&model, 1);
+    read_layer(&model, 1, one, sizeof(one));
+    assert_int_equal(bench_sh(*state, &model.box, "echo two >one", ""), 0);
+    model_take(&model, 2);
+    read_layer(&model, 2, two, sizeof(two));
+    model_restore(&model, 1);
+    atomic_store(&disk.fail_names, true);
+    assert_int_equal(drop(&model, 2), -EIO);
+    assert_true(stays(&model, two));
+    assert_int_equal(destroy(&model), -EIO);
+    assert_true(stays(&model, one));
+    reset();
+    assert_int_equal(destroy(&model), 0);
+    bench_reopen(*state);
+    for (int i = 0; stays(&model, one) || stays(&model, two); i++) {
+        assert_true(i < REMOVALS_MOST);
+    }
+    model_end(&model);
+}
+
 static void what_waits_for_the_disk_in_a_workspace_does(void **state)
 {
     static const char is_volatile[] =
@@ -366,6 +431,7 @@ int main(void)
         cmocka_unit_test(what_was_there_stays_until_a_restore_is_on_the_disk),
         cmocka_unit_test(a_new_workspace_waits_for_the_disk),
         cmocka_unit_test(a_drop_waits_for_the_disk),
+        cmocka_unit_test(layers_go_when_nothing_on_the_disk_leads_to_them),
         cmocka_unit_test(what_waits_for_the_disk_in_a_workspace_does),
         cmocka_unit_test(a_power_cut_takes_what_nobody_waited_for),
     };

@@ -171,6 +171,12 @@ static const struct script named[] = {
      "in_write f one; mkdir checkpoints/it; echo absent > status\n"
      "ls checkpoints; cat checkpoints.log; in_write f two; ls checkpoints\n",
      "3\n"},
+    {"the changes of a command that nobody read go with the sandbox",
+     "in_write f one; in_write f two; cat execs/1/changes\n"
+     "echo absent > status; ls -d execs/*/changes; cat execs/*/changes\n"
+     "in_write g one; ls -d execs/*/changes; cat execs/3/changes\n",
+     "A\tf\nexecs/1/changes\nA\tf\n"
+     "execs/1/changes\nexecs/3/changes\nexecs/last/changes\nA\tg\n"},
 };
 
 static const struct script gone_back_to[] = {

@@ -223,12 +223,15 @@ static void texts_of_changes_stay_while_something_shows_them(void **state)
     struct place *place = *state;
     struct buf text = BUF_INIT(1024);
     struct checkpoint c = {.key = 2};
+    uint64_t size = 0;
 
     assert_int_equal(add(place, 2, ""), 0);
+    assert_false(store_changes_size(place->store, place->number, 1, 2, &size));
     assert_int_equal(store_changes_put(place->store, place->number, 1, 2,
                                        "A\tf\n", 4, &place->err),
                      0);
-    assert_int_equal(store_changes_size(place->store, place->number, 1, 2), 4);
+    assert_true(store_changes_size(place->store, place->number, 1, 2, &size));
+    assert_int_equal(size, 4);
     assert_int_equal(store_changes_get(place->store, place->number, 1, 2, &text,
                                        &place->err),
                      0);
