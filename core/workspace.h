@@ -33,6 +33,8 @@ struct ws_ctx {
     uid_t uid; /* Of the calling process; owner of what it creates, */
     gid_t gid; /* as the mount shows ids. */
     struct limits limits;
+    unsigned long state; /* Of the tree, which is another once anything but the
+                          * mount has changed it; 0: it may be doing so now. */
 };
 
 /* How the mount shows trees. */

@@ -37,6 +37,7 @@ static void direct_free(struct workspace *ws)
     struct direct *d = direct_of(ws);
 
     direct_nodes_done(d);
+    direct_absent_done(&d->absent);
     direct_fd_drop(&d->root);
     cleanup_fd(&d->dir_fd);
     mutex_done(&d->meeting);
@@ -174,6 +175,7 @@ int ws_new_direct(const struct provider_root *root, uint64_t number,
         free(d);
         return rc;
     }
+    direct_absent_init(&d->absent);
     mutex_init(&d->meeting);
     mutex_init(&d->inos_lock);
     ws_init(&d->base, &direct_ops, &d->root.base);

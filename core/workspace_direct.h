@@ -49,6 +49,19 @@ struct direct_node {
     bool left;                  /* See direct_fd_leave(). */
 };
 
+/* One directory's names. See workspace_direct_absent.c. */
+struct direct_absent {
+    atomic_ulong made;    /* Makings of names, begun and ended. */
+    struct mutex lock;    /* A leaf; by it all below. */
+    uint64_t serial;      /* Of the directory, */
+    unsigned long state;  /* as it was in this state of the tree, */
+    unsigned long when;   /* after so many makings. */
+    unsigned misses, due; /* Names that were not there; until it is listed. */
+    bool listed;
+    uint64_t *names; /* Hashes, in their order. */
+    size_t count;
+};
+
 struct direct {
     struct workspace base;
     int dir_fd;   /* The root, readable: for handles and statfs. */
@@ -77,6 +90,7 @@ struct direct {
                            * base.lock. */
 
     atomic_uint opens; /* Files and directories. */
+    struct direct_absent absent;
 };
 
 struct direct_file {
@@ -223,6 +237,36 @@ bool direct_fd_handles(int dir_fd);
 void direct_fd_limit(unsigned limit);
 /** @return how many O_PATH fds all trees hold now */
 unsigned direct_fd_count(void);
+
+/* ---- Names that are not there: workspace_direct_absent.c ---- */
+
+/** @param absent initialised */
+void direct_absent_init(struct direct_absent *absent);
+/** @param absent ended */
+void direct_absent_done(struct direct_absent *absent);
+
+/** Notes that a name is about to be made, and again that it was. @param d the
+ *  tree */
+void direct_absent_make(struct direct *d);
+
+/**
+ * @param dir  a directory
+ * @param name in it
+ * @param ctx  who asks
+ * @return whether it is known that there is no such name
+ */
+bool direct_absent_knows(struct direct_node *dir, const char *name,
+                         const struct ws_ctx *ctx);
+
+/**
+ * Notes that a name is not there.
+ *
+ * @param dir    where
+ * @param dir_fd O_PATH of it
+ * @param ctx    who has asked
+ */
+void direct_absent_missed(struct direct_node *dir, int dir_fd,
+                          const struct ws_ctx *ctx);
 
 /* ---- Nodes: workspace_direct_nodes.c ---- */
 

@@ -205,6 +205,7 @@ int direct_move(struct workspace *ws, int root, struct err *err)
     }
     rc = collect(&moving);
     rc = rc < 0 ? err_no_memory(err) : move(&moving, root, err);
+    direct_absent_make(moving.d); /* Directories may look different. */
     end(&moving);
     return rc;
 }

@@ -52,11 +52,17 @@ int direct_lookup(struct ws_node *base, const char *name,
     int fd = direct_fd_get(dir, err);
     int rc;
 
-    (void)ctx;
     if (fd < 0) {
         return fd;
     }
-    rc = lookup_at(dir, fd, name, out, attr, err);
+    if (direct_absent_knows(dir, name, ctx)) {
+        rc = err_set(err, ENOENT, "lookup: it is not in the listing");
+    } else {
+        rc = lookup_at(dir, fd, name, out, attr, err);
+        if (rc == -ENOENT) {
+            direct_absent_missed(dir, fd, ctx);
+        }
+    }
     direct_fd_put(dir);
     return rc;
 }
@@ -122,6 +128,7 @@ static int maker_begin(struct maker *maker, const struct ws_place *place,
         /* Not a group of the caller's to lend. */
         maker->mode &= ~(mode_t)S_ISGID;
     }
+    direct_absent_make(maker->d);
     maker->owned =
         maker->uid == geteuid() && (maker->set_gid || maker->gid == getegid());
     return 0;
@@ -129,6 +136,7 @@ static int maker_begin(struct maker *maker, const struct ws_place *place,
 
 static void maker_end(const struct maker *maker)
 {
+    direct_absent_make(maker->d);
     direct_fd_put(maker->dir);
 }
 
@@ -442,7 +450,9 @@ int direct_link(struct ws_node *base, const struct ws_place *place,
         direct_fd_put(node);
         return dir_fd;
     }
+    direct_absent_make(direct_tree(dir));
     rc = link_at(fd, dir_fd, place->name, &found, err);
+    direct_absent_make(direct_tree(dir));
     if (rc == 0) {
         direct_node_linked(node, dir, place->name);
     }
@@ -519,7 +529,9 @@ int direct_rename(const struct ws_move *move, struct err *err)
         direct_fd_put(from);
         return to_fd;
     }
+    direct_absent_make(direct_tree(to));
     rc = rename_at(move, from_fd, to_fd, err);
+    direct_absent_make(direct_tree(to));
     direct_fd_put(to);
     direct_fd_put(from);
     return rc;

@@ -98,6 +98,19 @@ bool kernel_uses(const struct kernel *kernel, enum kernel_feature feature);
 double kernel_keep_s(const struct fs *fs, struct session *session,
                      const struct workspace *ws);
 
+/**
+ * Names the state of a workspace.
+ *
+ * @param fs      the mount
+ * @param session whose
+ * @param ws      its tree
+ * @param changes kernel_changes() from before anything of it was found out
+ * @return another number once something but the mount has changed it; 0: it may
+ *         be doing so now
+ */
+unsigned long kernel_state(const struct fs *fs, struct session *session,
+                           const struct workspace *ws, unsigned long changes);
+
 /** @param fs the mount @return seconds for what is always the same */
 double kernel_keep_steady_s(const struct fs *fs);
 

@@ -42,6 +42,12 @@ double kernel_keep_s(const struct fs *fs, struct session *session,
     return session_quiet(session) ? long_s : short_s;
 }
 
+unsigned long kernel_state(const struct fs *fs, struct session *session,
+                           const struct workspace *ws, unsigned long changes)
+{
+    return kernel_keep_s(fs, session, ws) >= long_s ? changes + 1 : 0;
+}
+
 unsigned long kernel_changes(const struct fs *fs)
 {
     return atomic_load(&fs->kernel->changes);

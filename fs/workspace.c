@@ -30,6 +30,10 @@ static void reply_made(struct wcall *call, fuse_req_t req)
 
 static int run_lookup(struct wcall *call, struct err *err)
 {
+    if (kernel_uses(call->fs->kernel, KERNEL_NEGATIVE)) {
+        call->ctx.state =
+            kernel_state(call->fs, call->session, call->ws, call->changes);
+    }
     return ws_lookup(call->node, call->name, &call->ctx, &call->made,
                      &call->attr, err);
 }

@@ -41,6 +41,28 @@ static const struct script scripts[] = {
      "test $(ls | tr '\\n' .) = f.o. || ls\n"
      "done; echo done\n",
      "done\n"},
+    {"one of many names that were not there",
+     "touch workspace/o; mkdir checkpoints/a; rm workspace/o\n"
+     "python3 - <<'END'\n"
+     "import os, time\n"
+     "os.chdir('workspace'); round = 0\n"
+     "def write(p, s):\n"
+     "    with open(p, 'w') as f: f.write(s)\n"
+     "def missed(p):\n"
+     "    global round; round += 1\n"
+     "    return not any(os.path.exists(n) for n in\n"
+     "        ['m%d.%d' % (round, i) for i in range(40)] + [p])\n"
+     "for how in (lambda: write('../exec', 'touch n'), lambda: write('n', "
+     "''),\n"
+     "            lambda: os.symlink('.', 'n'), lambda: os.mkdir('n')):\n"
+     "    print(missed('n'), how(), os.path.exists('n'))\n"
+     "    write('../exec', 'rm -rf n')\n"
+     "print(missed('o'), write('../restore', 'a'), os.path.exists('o'))\n"
+     "write('../exec', '(sleep 1; touch l) >/dev/null 2>&1 &')\n"
+     "print(missed('l'), time.sleep(2), os.path.exists('l'))\n"
+     "END\n",
+     "True None True\nTrue None True\nTrue None True\nTrue None True\n"
+     "True None True\nTrue None True\n"},
     {"a process in the background is seen within a second",
      "cat > exec <<'END'\n"
      "(until [ -e stop ]; do date +%s%N > n.new; mv n.new n; cat n >> long; "
