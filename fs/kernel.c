@@ -28,6 +28,7 @@ static const char *const names[KERNEL_FEATURES] = {
     [KERNEL_PASSTHROUGH] = "passthrough",
     [KERNEL_IO_URING] = "io_uring",
     [KERNEL_NEAR] = "near",
+    [KERNEL_YIELD] = "yield",
 };
 
 const char *kernel_feature_name(enum kernel_feature feature)
@@ -58,7 +59,7 @@ int kernel_features_parse(const char *text, unsigned *out, struct err *err)
                            "the kernel has no feature '%.*s'; there are "
                            "epoch, negative, listings, readdirplus, "
                            "parallel_dirs, killpriv, noflush, passthrough, "
-                           "io_uring, near",
+                           "io_uring, near, yield",
                            (int)(len < 64 ? len : 64), text);
         }
         mask |= 1U << found;
@@ -77,6 +78,7 @@ struct kernel *kernel_new(unsigned without, bool shared)
         kernel->shared = shared;
         atomic_init(&kernel->fd, -1);
         kernel_near_init(&kernel->near);
+        kernel_rest_init(&kernel->rest);
         mutex_init(&kernel->lock);
         cond_init(&kernel->change);
     }
@@ -86,6 +88,7 @@ struct kernel *kernel_new(unsigned without, bool shared)
 void kernel_free(struct kernel *kernel)
 {
     if (kernel) {
+        kernel_rest_done(&kernel->rest);
         cond_done(&kernel->change);
         mutex_done(&kernel->lock);
         free(kernel);
@@ -168,6 +171,7 @@ static ssize_t read_request(int fd, void *out, size_t size, void *userdata)
                    n >= (ssize_t)(sizeof(head) + sizeof(uint64_t))) {
             note_interrupt(fs->kernel, out);
         }
+        kernel_rest_note(&fs->kernel->rest);
         if (kernel_uses(fs->kernel, KERNEL_NEAR)) {
             kernel_near_follow(&fs->kernel->near, &head);
         }
@@ -208,12 +212,18 @@ static void make_rings(const struct fs *fs, const struct wire_init_out *out)
     payload = payload > PAYLOAD_LEAST ? payload : PAYLOAD_LEAST;
     if (kernel_uses(kernel, KERNEL_IO_URING) &&
         kernel_uring_new(fs->fuse, atomic_load(&kernel->fd), payload,
-                         &kernel->uring, &err) < 0) {
+                         &kernel->rest, &kernel->uring, &err) < 0) {
         log_warning("%s", err.msg);
         kernel_drop(kernel, KERNEL_IO_URING);
     }
     use(kernel, KERNEL_NEAR,
         !kernel->uring && sysconf(_SC_NPROCESSORS_ONLN) > 1);
+    use(kernel, KERNEL_YIELD,
+        kernel->uring || kernel_uses(kernel, KERNEL_NEAR));
+    if (kernel_uses(kernel, KERNEL_YIELD) &&
+        !kernel_rest_begin(&kernel->rest)) {
+        kernel_drop(kernel, KERNEL_YIELD);
+    }
 }
 
 static ssize_t answer_init(const struct fs *fs, int fd, struct iovec *iov,
@@ -237,6 +247,22 @@ static ssize_t answer_init(const struct fs *fs, int fd, struct iovec *iov,
     return n;
 }
 
+static ssize_t write_device(struct kernel *kernel, int fd,
+                            const struct iovec *iov, int count)
+{
+    const struct wire_out *head = iov[0].iov_base;
+    bool last =
+        kernel_near_waits(head->unique) && kernel_rest_sink(&kernel->rest);
+    ssize_t n = writev(fd, iov, count);
+    int code = errno;
+
+    if (last) {
+        kernel_rest_rise(&kernel->rest);
+        errno = code;
+    }
+    return n;
+}
+
 static ssize_t write_answer(int fd, struct iovec *iov, int count,
                             void *userdata)
 {
@@ -255,7 +281,7 @@ static ssize_t write_answer(int fd, struct iovec *iov, int count,
             return answer_init(fs, fd, iov, count);
         }
     }
-    return writev(fd, iov, count);
+    return write_device(kernel, fd, iov, count);
 }
 
 int kernel_attach(struct fs *fs, struct err *err)

@@ -30,6 +30,7 @@ enum kernel_feature {
     KERNEL_PASSTHROUGH,   /* Data of directories here never comes by us. */
     KERNEL_IO_URING,      /* Requests come by rings. */
     KERNEL_NEAR,          /* Else they are handled where they are made. */
+    KERNEL_YIELD,         /* Who is answered there goes on at once. */
     KERNEL_FEATURES,
 };
 

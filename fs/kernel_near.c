@@ -14,6 +14,8 @@ enum {
 
 /* Where the thread is bound; a new one is where its maker was. */
 static _Thread_local int bound = UNKNOWN;
+/* What kernel_near_waits() tells; 0: nothing. */
+static _Thread_local uint64_t waits;
 
 void kernel_near_init(struct kernel_near *near)
 {
@@ -39,8 +41,7 @@ static bool is_next(struct kernel_near *near, const struct wire_in *head)
 
 static bool closes(const struct wire_in *head)
 {
-    return head->opcode == WIRE_FLUSH || head->opcode == WIRE_RELEASE ||
-           head->opcode == WIRE_RELEASEDIR;
+    return head->opcode == WIRE_FLUSH || wire_is_release(head);
 }
 
 static void look(struct kernel_near *near, pid_t tid)
@@ -64,13 +65,16 @@ void kernel_near_follow(struct kernel_near *near, const struct wire_in *head)
         look(near, (pid_t)head->pid);
     }
     cpu = atomic_load(&near->cpu);
-    if (cpu == bound) {
-        return;
-    }
-    if (cpu == NOWHERE) {
+    if (cpu != bound && cpu == NOWHERE) {
         cpus_free();
-    } else {
+    } else if (cpu != bound) {
         cpus_bind(cpu);
     }
     bound = cpu;
+    waits = cpu >= 0 && !wire_is_release(head) ? head->unique : 0;
+}
+
+bool kernel_near_waits(uint64_t unique)
+{
+    return waits && waits == unique;
 }

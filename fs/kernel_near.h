@@ -10,6 +10,7 @@
 #include "fs/kernel_wire.h"
 
 #include <stdatomic.h>
+#include <stdbool.h>
 
 struct kernel_near {
     atomic_uint tid;    /* Who sent the last request, */
@@ -28,5 +29,9 @@ void kernel_near_init(struct kernel_near *near);
  * @param head of the request that the thread has read
  */
 void kernel_near_follow(struct kernel_near *near, const struct wire_in *head);
+
+/** @param unique of a request @return whether the calling thread has read it
+ *  last, where it was made, and somebody waits for the answer */
+bool kernel_near_waits(uint64_t unique);
 
 #endif

@@ -5,6 +5,7 @@
 #include "core/mutex.h"
 #include "fs/kernel.h"
 #include "fs/kernel_near.h"
+#include "fs/kernel_rest.h"
 #include "fs/kernel_uring.h"
 #include "fs/kernel_wire.h"
 
@@ -24,6 +25,7 @@ struct kernel {
 
     struct kernel_uring *uring; /* NULL: requests come by the fd. */
     struct kernel_near near;
+    struct kernel_rest rest;
     atomic_ulong changes;
     atomic_ulong backings; /* Ids that the kernel knows. */
     atomic_bool pathless;  /* It takes no O_PATH fds for them. */

@@ -165,7 +165,8 @@ static int await_rings(struct kernel_uring *uring)
 }
 
 int kernel_uring_new(struct fuse_session *fuse, int fd, size_t payload,
-                     struct kernel_uring **out, struct err *err)
+                     struct kernel_rest *rest, struct kernel_uring **out,
+                     struct err *err)
 {
     struct kernel_uring *uring = calloc(1, sizeof(*uring));
     cpu_set_t possible;
@@ -179,6 +180,7 @@ int kernel_uring_new(struct fuse_session *fuse, int fd, size_t payload,
     uring->fuse = fuse;
     uring->fd = fd;
     uring->payload = payload;
+    uring->rest = rest;
     rc = read_cpus("/sys/devices/system/cpu/possible", &possible);
     if (rc == 0) {
         rc = read_cpus("/sys/devices/system/cpu/online", &uring->on);

@@ -11,6 +11,7 @@
 #ifndef SESSIONFS_KERNEL_URING_H
 #define SESSIONFS_KERNEL_URING_H
 
+#include "fs/kernel_rest.h"
 #include "fs/kernel_wire.h"
 
 #include "core/err.h"
@@ -26,11 +27,13 @@ struct kernel_uring;
  * @param fuse    whose requests
  * @param fd      of the connection
  * @param payload the most bytes of a request or an answer
+ * @param rest    lets who is answered go on
  * @param out     on success
  * @param err     filled on failure
  * @return 0 or a negative errno
  */
 MUST_USE int kernel_uring_new(struct fuse_session *fuse, int fd, size_t payload,
+                              struct kernel_rest *rest,
                               struct kernel_uring **out, struct err *err);
 
 /** @param uring begins, when the kernel has agreed: until all of its queues

@@ -33,6 +33,7 @@ struct uring_thread {
     int cpu;                 /* -1: of all queues whose CPU is off. */
     struct kernel_ring ring; /* The thread's own. */
     struct entry *current;
+    bool awaited;   /* Who waits for an answer may wander off. */
     uint64_t ticks; /* Read from wake. */
     int wake;
     struct mutex lock;
@@ -44,11 +45,14 @@ struct kernel_uring {
     struct fuse_session *fuse;
     int fd;
     size_t payload;
+    struct kernel_rest *rest;
     unsigned queues;
     cpu_set_t on;
     struct uring_thread *threads;
     unsigned n_threads;
     atomic_ullong requests;
+    atomic_ullong last;     /* Who has sent the last one, and where. */
+    atomic_ullong wandered; /* After how many one came from another CPU. */
 
     struct mutex lock;
     struct cond change;

@@ -8,7 +8,8 @@
 #include <unistd.h>
 
 enum {
-    PAGE = 4096 /* Room before a payload for what comes before it. */
+    PAGE = 4096, /* Room before a payload for what comes before it. */
+    WANDERS = 64 /* Requests for which one counts as wandering. */
 };
 
 /* Marks numbers of requests that are addresses of entries. */
@@ -142,6 +143,21 @@ static bool is_sound(const struct kernel_uring *uring,
            in->len - sizeof(*in) - size <= sizeof(entry->head->op);
 }
 
+/* Counts a request. Tells whether one who sends them has come from another CPU
+ * lately: who stays needs no help, and that costs something. */
+static bool has_wandered(struct uring_thread *thread, const struct wire_in *in)
+{
+    struct kernel_uring *uring = thread->uring;
+    const uint64_t now = (uint64_t)in->pid << 32 | (uint32_t)thread->cpu;
+    uint64_t before = atomic_exchange(&uring->last, now);
+    uint64_t n = atomic_fetch_add(&uring->requests, 1);
+
+    if (before != now && before >> 32 == in->pid) {
+        atomic_store(&uring->wandered, n);
+    }
+    return n - atomic_load(&uring->wandered) < WANDERS;
+}
+
 /* Handles a request. One that is not answered yet keeps the entry, and another
  * takes its place. */
 static int serve(struct uring_thread *thread, struct entry *entry)
@@ -149,12 +165,14 @@ static int serve(struct uring_thread *thread, struct entry *entry)
     struct kernel_uring *uring = thread->uring;
     struct fuse_buf buf;
     struct wire_in in;
+    bool wanders;
 
     memcpy(&in, entry->head->in_out, sizeof(in));
     if (!is_sound(uring, entry, &in)) {
         return -EPROTO;
     }
-    (void)atomic_fetch_add_explicit(&uring->requests, 1, memory_order_relaxed);
+    wanders = has_wandered(thread, &in);
+    kernel_rest_note(uring->rest);
     entry->commit = entry->head->state.commit;
     entry->answered = false;
     atomic_store(&entry->unique, in.unique);
@@ -162,6 +180,7 @@ static int serve(struct uring_thread *thread, struct entry *entry)
     thread->current = entry;
     fuse_session_process_buf(uring->fuse, &buf);
     thread->current = NULL;
+    thread->awaited |= entry->answered && wanders && !wire_is_release(&in);
     return entry->answered ? submit(entry, WIRE_URING_COMMIT)
                            : add_entry(thread, entry->queue);
 }
@@ -201,6 +220,20 @@ static int handle(struct uring_thread *thread, uint64_t data, int res)
     return res == -ENOTCONN || res == -ECANCELED ? 0 : res;
 }
 
+/* Gives the answers to the kernel, and waits for what comes. */
+static int enter(struct uring_thread *thread)
+{
+    struct kernel_rest *rest = thread->uring->rest;
+    bool last = thread->awaited && kernel_rest_sink(rest);
+    int rc = kernel_ring_enter(&thread->ring, true);
+
+    if (last) {
+        kernel_rest_rise(rest);
+    }
+    thread->awaited = false;
+    return rc;
+}
+
 static int run(struct uring_thread *thread)
 {
     struct kernel_uring *uring = thread->uring;
@@ -209,7 +242,7 @@ static int run(struct uring_thread *thread)
     int res;
 
     while (rc == 0 && !atomic_load(&uring->ended)) {
-        rc = kernel_ring_enter(&thread->ring, true);
+        rc = enter(thread);
         while (rc == 0 && !atomic_load(&uring->ended) &&
                kernel_ring_next(&thread->ring, &data, &res)) {
             rc = handle(thread, data, res);

@@ -5,6 +5,7 @@
 #ifndef SESSIONFS_KERNEL_WIRE_H
 #define SESSIONFS_KERNEL_WIRE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/ioctl.h>
 
@@ -44,6 +45,12 @@ struct wire_in {
     uint32_t pid;
     uint32_t ext;
 };
+
+/** @param in a request @return whether nobody waits for its answer */
+static inline bool wire_is_release(const struct wire_in *in)
+{
+    return in->opcode == WIRE_RELEASE || in->opcode == WIRE_RELEASEDIR;
+}
 
 struct wire_out {
     uint32_t len;

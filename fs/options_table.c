@@ -67,7 +67,8 @@ const struct option_row option_rows[] = {
     TEXT("without", "LIST", without, NULL,
          "use none of these features of the kernel, with colons between them: "
          "epoch, negative, listings, readdirplus, parallel_dirs, killpriv, "
-         "noflush, passthrough, io_uring, near; stats tells which are used"),
+         "noflush, passthrough, io_uring, near, yield; stats tells which are "
+         "used"),
     WORD("on_unmount", "pause|keep|delete", on_unmount, end_words, "pause",
          "what becomes of running sandboxes at the end (default: pause)"),
     NUMBER("adopt_timeout", "SECONDS", adopt_timeout, 0, 86400, "600",

@@ -5,6 +5,7 @@
 #include "fs/fs.h"
 #include "fs/kernel.h"
 #include "fs/kernel_near.h"
+#include "fs/kernel_rest.h"
 #include "fs/kernel_ring.h"
 #include "fs/kernel_uring.h"
 #include "fs/signals.h"
@@ -119,6 +120,9 @@ static void *follow_main(void *arg)
     const struct wire_in writes = {.opcode = WIRE_WRITE, .pid = one.pid};
     const struct wire_in other = {.opcode = 3, .pid = (uint32_t)getpid()};
     const struct wire_in nobody = {.opcode = 18};
+    const struct wire_in first = {.opcode = 3, .pid = one.pid, .unique = 8};
+    const struct wire_in closes = {
+        .opcode = WIRE_RELEASE, .pid = one.pid, .unique = 9};
     struct kernel_near near;
     int *counts = arg;
 
@@ -128,13 +132,18 @@ static void *follow_main(void *arg)
     counts[2] = cpus_after(&near, nobody, 1);
     counts[3] = cpus_after(&near, other, 1);
     counts[4] = cpus_after(&near, one, 25);
+    (void)cpus_after(&near, first, 1);
+    counts[6] = kernel_near_waits(8);
+    counts[7] = kernel_near_waits(7);
+    (void)cpus_after(&near, closes, 1);
+    counts[8] = kernel_near_waits(9);
     counts[5] = cpus_after(&near, writes, 1);
     return NULL;
 }
 
 static void one_thread_that_sends_many_requests_is_followed(void **state)
 {
-    int counts[6];
+    int counts[9];
     pthread_t thread;
     cpu_set_t set;
     int all;
@@ -150,6 +159,75 @@ static void one_thread_that_sends_many_requests_is_followed(void **state)
     assert_int_equal(counts[3], all);
     assert_int_equal(counts[4], 1);
     assert_int_equal(counts[5], all);
+    assert_true(counts[6]);
+    assert_false(counts[7]);
+    assert_false(counts[8]);
+}
+
+/* ---- Who is answered runs at once ---- */
+
+static void running_threads_are_read(void **state)
+{
+    (void)state;
+    assert_int_equal(kernel_rest_running("0.20 0.18 0.12 1/80 11206\n"), 1);
+    assert_int_equal(kernel_rest_running("0.20 0.18 0.12 31/80 11206\n"), 31);
+    assert_int_equal(kernel_rest_running("0.20"), 0);
+    assert_int_equal(kernel_rest_running(""), 0);
+}
+
+/* Sinks where it is quiet, and tells how it stood. */
+struct sinker {
+    struct kernel_rest rest;
+    bool busy, quiet; /* Whether it sank. */
+    int sunk, risen;  /* What it was then. */
+    int waited;       /* What it was where it did not rise itself. */
+};
+
+static void *sink_main(void *arg)
+{
+    struct sinker *sinker = arg;
+    struct kernel_rest *rest = &sinker->rest;
+    int64_t late = clock_deadline(GUARD_S * 1000LL);
+
+    sinker->busy = kernel_rest_sink(rest);
+    atomic_store(&rest->quiet, true);
+    sinker->quiet = kernel_rest_sink(rest);
+    sinker->sunk = sched_getscheduler(0);
+    kernel_rest_rise(rest);
+    sinker->risen = sched_getscheduler(0);
+    do {
+        atomic_store(&rest->quiet, true);
+    } while (!kernel_rest_sink(rest));
+    do {
+        kernel_rest_note(rest);
+        sinker->waited = sched_getscheduler(0);
+    } while (sinker->waited != SCHED_OTHER && clock_ms() < late);
+    kernel_rest_rise(rest);
+    return NULL;
+}
+
+static void who_answers_is_put_last_and_not_for_long(void **state)
+{
+    struct sinker *sinker = calloc(1, sizeof(*sinker));
+    pthread_t thread;
+
+    (void)state;
+    assert_non_null(sinker);
+    kernel_rest_init(&sinker->rest);
+    if (!kernel_rest_begin(&sinker->rest)) {
+        kernel_rest_done(&sinker->rest);
+        free(sinker);
+        skip(); /* One CPU, or no right to it. */
+    }
+    assert_int_equal(pthread_create(&thread, NULL, sink_main, sinker), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    kernel_rest_done(&sinker->rest);
+    assert_false(sinker->busy);
+    assert_true(sinker->quiet);
+    assert_int_equal(sinker->sunk, SCHED_IDLE);
+    assert_int_equal(sinker->risen, SCHED_OTHER);
+    assert_int_equal(sinker->waited, SCHED_OTHER);
+    free(sinker);
 }
 
 /* ---- The device ---- */
@@ -237,17 +315,19 @@ static void a_ring_that_breaks_ends_the_loop(void **state)
     struct fuse_loop_config *config;
     struct kernel_uring *uring;
     struct err err = ERR_INIT;
+    struct kernel_rest rest;
     struct kernel_ring ring;
     struct device device;
 
     (void)state;
+    kernel_rest_init(&rest);
     ring_open(&ring);
     kernel_ring_close(&ring);
     config = fuse_loop_cfg_create();
     device_open(&device);
-    assert_int_equal(
-        kernel_uring_new(device.fs.fuse, device.ends[0], PAYLOAD, &uring, &err),
-        0);
+    assert_int_equal(kernel_uring_new(device.fs.fuse, device.ends[0], PAYLOAD,
+                                      &rest, &uring, &err),
+                     0);
     assert_int_equal(signals_begin(device.fs.fuse, &err), 0);
     (void)alarm(GUARD_S); /* Else it would not end at all. */
     kernel_uring_start(uring);
@@ -255,6 +335,7 @@ static void a_ring_that_breaks_ends_the_loop(void **state)
     assert_true(clock_ms() < late);
     signals_hold();
     kernel_uring_free(uring);
+    kernel_rest_done(&rest);
     fuse_loop_cfg_destroy(config);
     device_close(&device);
 }
@@ -266,6 +347,8 @@ int main(void)
         cmocka_unit_test(a_ring_gives_back_all_that_was_put_in),
         cmocka_unit_test(what_came_by_no_ring_is_answered_elsewhere),
         cmocka_unit_test(one_thread_that_sends_many_requests_is_followed),
+        cmocka_unit_test(running_threads_are_read),
+        cmocka_unit_test(who_answers_is_put_last_and_not_for_long),
         cmocka_unit_test(a_request_cut_off_by_the_unmount_is_no_failure),
         cmocka_unit_test(a_ring_that_breaks_ends_the_loop),
     };
