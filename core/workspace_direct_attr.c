@@ -38,7 +38,7 @@ uint64_t direct_ino(struct direct *d, const struct stat *attr)
     uint64_t shown;
 
     mutex_lock(&d->inos_lock);
-    shown = ws_inos_shown(d->inos, plain, plain);
+    shown = ws_inos_shown(d->inos, plain);
     mutex_unlock(&d->inos_lock);
     return shown;
 }
@@ -48,9 +48,7 @@ void direct_ino_keep(struct direct *d, const struct stat *attr, uint64_t shown)
     const uint64_t plain = plain_ino(d, attr);
 
     mutex_lock(&d->inos_lock);
-    if (ws_inos_shown(d->inos, plain, plain) != shown) {
-        ws_inos_keep(&d->inos, plain, shown);
-    }
+    ws_inos_keep(&d->inos, plain, shown);
     mutex_unlock(&d->inos_lock);
 }
 

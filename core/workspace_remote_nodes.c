@@ -178,8 +178,7 @@ uint64_t remote_ino(struct remote_node *dir, const char *name, uint64_t ino)
     mutex_lock(&r->base.lock);
     if (ino) {
         r->has_inos = true;
-        shown =
-            ws_inos_shown(r->inos, ino, ws_ino_shown(r->sandbox.number, ino));
+        shown = ws_inos_shown(r->inos, ws_ino_shown(r->sandbox.number, ino));
     } else {
         node = find(r, dir, name);
         shown = node ? node->base.ino : 0;
@@ -252,13 +251,10 @@ static struct remote_node *new_node(struct remote *r, struct remote_node *dir,
 static void learn_ino(struct remote *r, struct remote_node *node,
                       uint64_t theirs)
 {
-    const uint64_t none = ws_ino_shown(r->sandbox.number, theirs);
-
     if (theirs && node->theirs != theirs) {
         node->theirs = theirs;
-        if (ws_inos_shown(r->inos, theirs, none) != node->base.ino) {
-            ws_inos_keep(&r->inos, theirs, node->base.ino);
-        }
+        ws_inos_keep(&r->inos, ws_ino_shown(r->sandbox.number, theirs),
+                     node->base.ino);
     }
 }
 

@@ -447,6 +447,35 @@ static void numbers_stay_when_a_tree_moves(void **state)
     ws_node_unref(node);
 }
 
+/* What a number was kept for lies elsewhere by then; who has it is another. */
+static void no_two_files_have_one_number_after_a_move(void **state)
+{
+    struct fixture *fx = *state;
+    struct ws_node *node;
+    struct ws_node *other;
+    struct stat a, b;
+    char command[600];
+    char to[128];
+
+    fixture_write(fx, "f", "f");
+    node = fixture_at(fx, "f");
+    (void)snprintf(to, sizeof(to), "%s.to", fx->dir);
+    (void)snprintf(command, sizeof(command), "cp -a %s %s && ln %s/f %s/other",
+                   fx->dir, to, fx->dir, to);
+    assert_int_equal(system(command), 0);
+    assert_int_equal(
+        ws_move(fx->ws, open(to, O_PATH | O_DIRECTORY | O_CLOEXEC), &fx->err),
+        0);
+    other = fixture_at(fx, "other");
+    assert_int_equal(ws_getattr(node, NULL, &fx->ctx, &a, &fx->err), 0);
+    assert_int_equal(ws_getattr(other, NULL, &fx->ctx, &b, &fx->err), 0);
+    assert_true(a.st_ino != b.st_ino);
+    (void)snprintf(command, sizeof(command), "rm -r %s", to);
+    assert_int_equal(system(command), 0);
+    ws_node_unref(other);
+    ws_node_unref(node);
+}
+
 /* Removes a file as the mount does. */
 static bool remove_and_leave(struct fixture *fx, const char *name)
 {
@@ -519,6 +548,7 @@ int main(void)
         FIXTURE_DIRECT_BOTH(nodes_go_with_a_tree_that_moves),
         FIXTURE_DIRECT_BOTH(a_directory_is_opened_when_it_is_read),
         FIXTURE_DIRECT(numbers_stay_when_a_tree_moves),
+        FIXTURE_DIRECT(no_two_files_have_one_number_after_a_move),
     };
     int failed;
 
