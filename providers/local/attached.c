@@ -12,7 +12,9 @@
 #include "core/cleanup.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
@@ -82,11 +84,15 @@ static int mount_there(const struct overlay_plan *plan, int lower, int *out,
                        struct err *err)
 {
     struct buf options = BUF_INIT(DATA_MAX);
+    char path[PATH_MAX];
     char place[FD_PATH_SIZE];
     int rc = list_options(plan, lower, &options, err);
     int fd;
 
     (void)snprintf(place, sizeof(place), "/proc/self/fd/%d", place_of(plan));
+    if (rc == 0) {
+        rc = user_path(place_of(plan), path, err);
+    }
     if (rc == 0 && (fchdir(plan->layers) < 0 ||
                     mount("overlay", place, "overlay", MS_NOSUID | MS_NODEV,
                           buf_str(&options)) < 0)) {
@@ -97,9 +103,11 @@ static int mount_there(const struct overlay_plan *plan, int lower, int *out,
     if (rc < 0) {
         return rc;
     }
-    fd = user_open_path(place_of(plan), err);
+    fd = open(path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0) {
-        return fd;
+        rc = err_errno(err, "%s", path);
+        (void)umount2(path, MNT_DETACH | UMOUNT_NOFOLLOW);
+        return rc;
     }
     *out = fd;
     return 0;

@@ -6,14 +6,10 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <linux/sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
 
 enum {
     CRADLE_FEW = CRADLE_SPARES / 4 /* When more are made. */
@@ -46,28 +42,18 @@ NORETURN static void be_cradle(const struct cradle *cradle, int sock)
 
 static int make_spare(struct cradle *cradle, struct err *err)
 {
-    struct clone_args args = {.exit_signal = SIGCHLD};
-    struct cradle_spare *spare = &cradle->spares[cradle->count];
-    int pair[2];
+    struct proc_child child;
+    int rc;
 
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) {
-        return err_errno(err, "socketpair");
-    }
     cradle->made++;
-    spare->pid = (pid_t)syscall(SYS_clone3, &args, sizeof(args));
-    if (spare->pid == 0) {
-        (void)close(pair[0]);
-        be_cradle(cradle, pair[1]);
-    }
-    (void)close(pair[1]);
-    if (spare->pid < 0) {
-        int rc = err_errno(err, "cannot make a process");
-
-        (void)close(pair[0]);
+    rc = proc_clone(0, -1, &child, err);
+    if (rc < 0) {
         return rc;
     }
-    spare->sock = pair[0];
-    cradle->count++;
+    if (child.pid == 0) {
+        be_cradle(cradle, child.sock);
+    }
+    cradle->spares[cradle->count++] = child;
     return 0;
 }
 
@@ -87,7 +73,7 @@ static int use_spare(struct cradle *cradle, const struct wire *request,
 {
     int rc = wire_send(cradle->spares[0].sock, request, fds, count, err);
 
-    (void)close(cradle->spares[0].sock);
+    proc_forget(&cradle->spares[0]);
     cradle->count--;
     memmove(&cradle->spares[0], &cradle->spares[1],
             cradle->count * sizeof(cradle->spares[0]));
@@ -121,13 +107,11 @@ void cradle_close(struct cradle *cradle)
 {
     for (unsigned i = 0; i < cradle->count; i++) {
         (void)kill(cradle->spares[i].pid, SIGKILL);
-        (void)close(cradle->spares[i].sock);
     }
     /* Their groups can be removed then. Others that still make a sandbox end
      * with that. */
     for (unsigned i = 0; i < cradle->count; i++) {
-        while (waitpid(cradle->spares[i].pid, NULL, 0) < 0 && errno == EINTR) {
-        }
+        proc_end(&cradle->spares[i]);
     }
     cradle->count = 0;
 }

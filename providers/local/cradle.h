@@ -10,8 +10,7 @@
 #define SESSIONFS_LOCAL_CRADLE_H
 
 #include "providers/local/control.h"
-
-#include <sys/types.h>
+#include "providers/local/keeper.h"
 
 /**
  * Serves one request in a cradle's process.
@@ -35,10 +34,7 @@ struct cradle {
     const struct control *control;
     cradle_serve_fn *serve;
     const void *arg;
-    struct cradle_spare {
-        int sock;
-        pid_t pid;
-    } spares[CRADLE_SPARES];
+    struct proc_child spares[CRADLE_SPARES];
     unsigned count; /* Of spares. */
     uint64_t made;  /* Names their groups. */
 };

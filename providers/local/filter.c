@@ -362,6 +362,9 @@ static int build_deny(bool one_id, struct sock_fprog *out)
                               SCMP_ACT_ERRNO(ENOSYS));
     }
     if (rc == 0) {
+        rc = seccomp_attr_set(context, SCMP_FLTATR_CTL_OPTIMIZE, 2);
+    }
+    if (rc == 0) {
         rc = add_arguments(context);
     }
     if (rc == 0) {

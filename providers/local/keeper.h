@@ -14,6 +14,7 @@
 #include "core/err.h"
 #include "providers/local/wire.h"
 
+#include <limits.h>
 #include <linux/filter.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -33,6 +34,32 @@
  */
 MUST_USE int proc_write(pid_t pid, const char *name, const char *text,
                         struct err *err);
+
+/* A child, and our end of the socket that we share. */
+struct proc_child {
+    pid_t pid; /* 0: there is none; or it is we. */
+    int sock;  /* SEQPACKET. */
+    int pidfd; /* In the parent. */
+};
+
+/**
+ * Makes a process that goes on from here, with a copy of the memory.
+ *
+ * @param flags  of clone3()
+ * @param cgroup it is born into; -1: the caller's
+ * @param out    on success, in both: what each has of the other
+ * @param err    filled on failure
+ * @return 0 or a negative errno
+ */
+MUST_USE int proc_clone(uint64_t flags, int cgroup, struct proc_child *out,
+                        struct err *err);
+
+/** Ends a process, and waits for that a moment. @param child there is none any
+ *  more, or was none before */
+void proc_end(struct proc_child *child);
+
+/** @param child there is none any more; what we have of it is closed */
+void proc_forget(struct proc_child *child);
 
 /* ---- user.c: a keeper that is not root, or has mounts of its own. ---- */
 
@@ -93,13 +120,14 @@ MUST_USE int user_namespaces(int *user, int *mounts, struct err *err);
 MUST_USE int user_reopen(int fd, struct err *err);
 
 /**
- * Opens what the path of an fd leads to: what is mounted there now.
+ * Tells the path of an fd, which leads to what is mounted there now.
  *
  * @param fd  of a directory, in our mount namespace
+ * @param out on success
  * @param err filled on failure
- * @return an O_PATH fd or a negative errno
+ * @return 0 or a negative errno
  */
-MUST_USE int user_open_path(int fd, struct err *err);
+MUST_USE int user_path(int fd, char out[PATH_MAX], struct err *err);
 
 /* ---- move.c ---- */
 

@@ -4,10 +4,10 @@
 #include "core/cleanup.h"
 #include "providers/local/wire.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
 #include <linux/capability.h>
-#include <linux/sched.h>
 #include <net/if.h>
 #include <sched.h>
 #include <signal.h>
@@ -15,7 +15,6 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/syscall.h>
 
 /* The group namespace comes later, when init is in its own group. */
@@ -34,24 +33,6 @@ enum {
 /* What init keeps: to become the commands' user, and to signal them. Where it
  * has their id it needs nothing. */
 #define INIT_CAPS ((1U << CAP_SETUID) | (1U << CAP_SETGID) | (1U << CAP_KILL))
-
-static pid_t clone_process(uint64_t flags, int cgroup, int *pidfd)
-{
-    struct clone_args args = {.flags = flags, .exit_signal = SIGCHLD};
-
-    if (flags & CLONE_PARENT) {
-        args.exit_signal = 0; /* It has the caller's own. */
-    }
-    if (cgroup >= 0) {
-        args.flags |= CLONE_INTO_CGROUP;
-        args.cgroup = (__u64)cgroup;
-    }
-    if (pidfd) {
-        args.flags |= (__u64)CLONE_PIDFD;
-        args.pidfd = (__u64)(uintptr_t)pidfd;
-    }
-    return (pid_t)syscall(SYS_clone3, &args, sizeof(args));
-}
 
 static int raise_loopback(struct err *err)
 {
@@ -74,11 +55,13 @@ static int drop_privileges(bool one_id, struct err *err)
         {.effective = kept, .permitted = kept, .inheritable = 0},
         {.effective = 0, .permitted = 0, .inheritable = 0},
     };
+    unsigned long cap = 0;
 
-    for (unsigned long cap = 0; prctl(PR_CAPBSET_READ, cap) >= 0; cap++) {
-        if (prctl(PR_CAPBSET_DROP, cap) < 0) {
-            return err_errno(err, "PR_CAPBSET_DROP");
-        }
+    while (prctl(PR_CAPBSET_DROP, cap) == 0) {
+        cap++;
+    }
+    if (errno != EINVAL) { /* There are no more. */
+        return err_errno(err, "PR_CAPBSET_DROP");
     }
     if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) < 0) {
         return err_errno(err, "PR_CAP_AMBIENT");
@@ -247,46 +230,39 @@ static int start_in_tree(const struct sandbox_plan *plan,
                          const struct tree *tree, struct sandbox_made *out,
                          struct err *err)
 {
-    AUTO_FD int ours = -1;
-    AUTO_FD int theirs = -1;
+    const uint64_t flags =
+        NAMESPACES | (plan->in_cradle ? (uint64_t)CLONE_PARENT : 0);
     AUTO_FD int go_read = -1;
     AUTO_FD int go_write = -1;
-    AUTO_FD int pidfd = -1;
-    AUTO_FD int space = -1;
+    struct proc_child init;
     int pair[2];
-    pid_t pid;
     int rc;
 
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) {
-        return err_errno(err, "socketpair");
-    }
-    ours = pair[0];
-    theirs = pair[1];
     if (pipe2(pair, O_CLOEXEC) < 0) {
         return err_errno(err, "pipe2");
     }
     go_read = pair[0];
     go_write = pair[1];
-    pid = clone_process(NAMESPACES | (plan->in_cradle ? CLONE_PARENT : 0),
-                        plan->cgroup, &pidfd);
-    if (pid == 0) {
+    rc = proc_clone(flags, plan->cgroup, &init, err);
+    if (rc < 0) {
+        return err_wrap(err, rc, "the sandbox's namespaces");
+    }
+    if (init.pid == 0) {
         /* Else it would hold open what tells it of the others' end. */
-        (void)close(ours);
         (void)close(go_write);
         (void)close(WIRE_KEEPER_FD);
-        be_init(plan, go_read, theirs, tree);
+        be_init(plan, go_read, init.sock, tree);
     }
-    if (pid < 0) {
-        return err_errno(err, "cannot make the sandbox's namespaces");
+    out->space = open_space(init.pid);
+    rc = let_go(init.pid, plan, go_write, err);
+    if (rc < 0) {
+        cleanup_fd(&out->space);
+        proc_forget(&init);
+        return rc;
     }
-    space = open_space(pid);
-    rc = let_go(pid, plan, go_write, err);
-    if (rc == 0) {
-        out->sock = TAKE_FD(ours);
-        out->pidfd = TAKE_FD(pidfd);
-        out->space = TAKE_FD(space);
-    }
-    return rc;
+    out->sock = init.sock;
+    out->pidfd = init.pidfd;
+    return 0;
 }
 
 int sandbox_start(const struct sandbox_plan *plan, struct sandbox_made *out,
@@ -305,14 +281,17 @@ int sandbox_start(const struct sandbox_plan *plan, struct sandbox_made *out,
 
 int sandbox_probe(struct err *err)
 {
-    pid_t pid = clone_process(NAMESPACES, -1, NULL);
+    struct proc_child child;
+    int rc = proc_clone(NAMESPACES, -1, &child, err);
 
-    if (pid == 0) {
+    if (rc < 0) {
+        return err_wrap(err, rc,
+                        "this machine refuses user, mount, pid, net, ipc and "
+                        "uts namespaces");
+    }
+    if (child.pid == 0) {
         _exit(0);
     }
-    if (pid < 0) {
-        return err_errno(err, "this machine refuses user, mount, pid, net, "
-                              "ipc and uts namespaces");
-    }
+    proc_forget(&child); /* It is reaped by nobody, as all are. */
     return 0;
 }

@@ -18,16 +18,17 @@
 #include <linux/openat2.h>
 #include <poll.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
-#include <sys/socket.h>
 #include <sys/syscall.h>
 
 enum {
     PIECES_MAX = 512,
     LINK_MAX = 256,
-    RACE_US = 20000, /* What changes in a tick may show no other time. */
+    BUILD_MS = 10000, /* For directories that another machine may have. */
+    RACE_US = 20000,  /* What changes in a tick may show no other time. */
 };
 
 #define DEVICE_ATTR (MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC)
@@ -425,27 +426,19 @@ NORETURN static void be_builder(int rootfs, int sock)
     _exit(wire_send(sock, &wire, &mounts, 1, &err) == 0 ? 0 : 1);
 }
 
-int template_make(int rootfs, int *out, struct err *err)
+/* What it has made, and where it has not, why. */
+static int await_builder(int sock, int *out, struct err *err)
 {
-    AUTO_FD int ours = -1;
+    struct pollfd fd = {.fd = sock, .events = POLLIN};
     struct wire wire;
     int fds[WIRE_FD_MAX];
-    int pair[2];
-    pid_t pid;
     int rc;
 
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) {
-        return err_errno(err, "socketpair");
+    if (poll(&fd, 1, BUILD_MS) == 0) {
+        return err_set(err, ETIMEDOUT,
+                       "this machine's system directories do not answer");
     }
-    ours = pair[0];
-    pid = fork();
-    if (pid == 0) {
-        (void)close(ours);
-        be_builder(rootfs, pair[1]);
-    }
-    (void)close(pair[1]);
-    rc = pid < 0 ? err_errno(err, "cannot make a process")
-                 : wire_recv(ours, &wire, fds, err);
+    rc = wire_recv(sock, &wire, fds, err);
     if (rc < 0) {
         return rc;
     }
@@ -455,6 +448,25 @@ int template_make(int rootfs, int *out, struct err *err)
                ? 0
                : err_set(err, wire.code > 0 ? wire.code : EPROTO, "%s",
                          wire.words);
+}
+
+int template_make(int rootfs, int *out, struct err *err)
+{
+    struct proc_child builder;
+    int rc = proc_clone(0, -1, &builder, err);
+
+    if (rc < 0) {
+        return rc;
+    }
+    if (builder.pid == 0) {
+        be_builder(rootfs, builder.sock);
+    }
+    rc = await_builder(builder.sock, out, err);
+    if (rc < 0) {
+        (void)kill(builder.pid, SIGKILL);
+    }
+    proc_forget(&builder);
+    return rc;
 }
 
 /* ---- This machine's ---- */

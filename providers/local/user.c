@@ -163,19 +163,30 @@ int user_enter(struct err *err)
     return rc == 0 ? be_slave(err) : rc;
 }
 
-int user_open_path(int fd, struct err *err)
+int user_path(int fd, char out[PATH_MAX], struct err *err)
 {
     char link[64];
-    char path[PATH_MAX];
     ssize_t n;
-    int out;
 
     (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
-    n = readlink(link, path, sizeof(path) - 1);
+    n = readlink(link, out, PATH_MAX - 1);
     if (n < 0) {
         return err_errno(err, "%s", link);
     }
-    path[n] = '\0';
+    out[n] = '\0';
+    return 0;
+}
+
+/* What is mounted there now. */
+static int open_path(int fd, struct err *err)
+{
+    char path[PATH_MAX];
+    int rc = user_path(fd, path, err);
+    int out;
+
+    if (rc < 0) {
+        return rc;
+    }
     out = open(path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     return out < 0 ? err_errno(err, "%s", path) : out;
 }
@@ -190,7 +201,7 @@ int user_reopen(int fd, struct err *err)
     if (ours >= 0) {
         return fcntl(fd, F_DUPFD_CLOEXEC, 0);
     }
-    ours = user_open_path(fd, err);
+    ours = open_path(fd, err);
     if (ours < 0) {
         return ours;
     }
