@@ -222,6 +222,20 @@ void template_close(struct template *template);
 MUST_USE int template_renew(struct template *template, struct err *err);
 
 /**
+ * Goes where a sandbox's root directory is: what is cloned with a mount
+ * namespace of its own then has a copy of that.
+ *
+ * @param mounts the template's namespace
+ * @param err    filled on failure
+ * @return 0 or a negative errno
+ */
+MUST_USE int template_enter(int mounts, struct err *err);
+
+/** Comes back from there. @param template where we are at home @param err
+ *  filled on failure @return 0 or a negative errno */
+MUST_USE int template_leave(const struct template *template, struct err *err);
+
+/**
  * Makes such a namespace.
  *
  * @param rootfs a directory whose system directories are taken in place of
@@ -233,12 +247,6 @@ MUST_USE int template_renew(struct template *template, struct err *err);
 MUST_USE int template_make(int rootfs, int *out, struct err *err);
 
 /* ---- tree.c: what a sandbox sees. ---- */
-
-/* Mounts that are attached nowhere yet. */
-struct tree {
-    int root;
-    int workspace;
-};
 
 /** Gives a mount attributes, and makes it private. @param fd and path of it
  *  @param path relative to fd @param flags of mount_setattr() @param attr what
@@ -252,27 +260,20 @@ MUST_USE int tree_set_attr(int fd, const char *path, unsigned flags,
 MUST_USE int tree_leave_old(struct err *err);
 
 /**
- * Copies the mounts that a sandbox gets. In the keeper.
+ * Copies the mount of a workspace. In the keeper.
  *
- * @param template  where to come back to
- * @param mounts    the namespace that its root directory is copied from
  * @param workspace a directory
- * @param out       on success; tree_close() ends it
+ * @param out       on success: it is attached nowhere
  * @param err       filled on failure
  * @return 0 or a negative errno
  */
-MUST_USE int tree_open(const struct template *template, int mounts,
-                       int workspace, struct tree *out, struct err *err);
-
-/** @param tree closed */
-void tree_close(struct tree *tree);
+MUST_USE int tree_open(int workspace, int *out, struct err *err);
 
 /**
- * Moves into the tree, with what the sandbox has of its own, and leaves
- * everything else behind. In the sandbox, privileged there, alone in new
- * namespaces.
+ * Adds to the template's mounts what the sandbox has of its own. In the
+ * sandbox, privileged there, alone in new namespaces.
  *
- * @param tree      as opened
+ * @param workspace as opened
  * @param tmp_bytes the most in each of its directories in memory
  * @param scripts   on success: a directory that only the owner of this fd can
  *                  write to; the sandbox sees it as WIRE_SCRIPTS
@@ -280,8 +281,8 @@ void tree_close(struct tree *tree);
  * @param err       filled on failure
  * @return 0 or a negative errno
  */
-MUST_USE int tree_enter(const struct tree *tree, int64_t tmp_bytes,
-                        int *scripts, int *oom, struct err *err);
+MUST_USE int tree_enter(int workspace, int64_t tmp_bytes, int *scripts,
+                        int *oom, struct err *err);
 
 /* ---- idmap.c, overlay.c: a workspace of layers. ---- */
 

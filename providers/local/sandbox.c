@@ -120,15 +120,15 @@ static int keep_only(int sock, int scripts, int oom, struct err *err)
     return 0;
 }
 
-static int set_up(const struct sandbox_plan *plan, const struct tree *tree,
-                  int sock, struct err *err)
+static int set_up(const struct sandbox_plan *plan, int workspace, int sock,
+                  struct err *err)
 {
     int scripts = -1;
     int oom = -1;
     int rc = take_ids(plan->one_id, err);
 
     if (rc == 0) {
-        rc = tree_enter(tree, plan->quota.tmp_bytes, &scripts, &oom, err);
+        rc = tree_enter(workspace, plan->quota.tmp_bytes, &scripts, &oom, err);
     }
     if (rc == 0) {
         rc = raise_loopback(err);
@@ -162,7 +162,7 @@ static int read_int(int fd)
  * without a byte when they cannot be.
  */
 NORETURN static void be_init(const struct sandbox_plan *plan, int go, int sock,
-                             const struct tree *tree)
+                             int workspace)
 {
     struct init_plan serve = {.sock = INIT_SOCK,
                               .scripts = INIT_SCRIPTS,
@@ -177,7 +177,7 @@ NORETURN static void be_init(const struct sandbox_plan *plan, int go, int sock,
         _exit(1);
     }
     (void)prctl(PR_SET_NAME, "init");
-    if (set_up(plan, tree, sock, &err) < 0) {
+    if (set_up(plan, workspace, sock, &err) < 0) {
         wire.code = err.code;
         (void)snprintf(wire.words, sizeof(wire.words), "%s", err.msg);
         _exit(wire_send(sock, &wire, NULL, 0, &err) == 0 ? 1 : 2);
@@ -226,12 +226,34 @@ static int open_space(pid_t pid)
     return open(path, O_RDONLY | O_CLOEXEC);
 }
 
-static int start_in_tree(const struct sandbox_plan *plan,
-                         const struct tree *tree, struct sandbox_made *out,
-                         struct err *err)
+/* The first process, whose mounts are a copy of the template's. */
+static int clone_init(const struct sandbox_plan *plan, struct proc_child *out,
+                      struct err *err)
 {
     const uint64_t flags =
         NAMESPACES | (plan->in_cradle ? (uint64_t)CLONE_PARENT : 0);
+    struct err back = ERR_INIT;
+    int rc = template_enter(plan->mounts, err);
+
+    if (rc < 0) {
+        return rc;
+    }
+    rc = proc_clone(flags, plan->cgroup, out, err);
+    if (rc == 0 && out->pid == 0) {
+        return 0;
+    }
+    /* Also after a failure: the next template is made of the machine's. */
+    if (template_leave(plan->template, &back) < 0 && rc == 0) {
+        proc_end(out);
+        *err = back;
+        rc = -back.code;
+    }
+    return rc < 0 ? err_wrap(err, rc, "the sandbox's namespaces") : 0;
+}
+
+static int start_with(const struct sandbox_plan *plan, int workspace,
+                      struct sandbox_made *out, struct err *err)
+{
     AUTO_FD int go_read = -1;
     AUTO_FD int go_write = -1;
     struct proc_child init;
@@ -243,15 +265,15 @@ static int start_in_tree(const struct sandbox_plan *plan,
     }
     go_read = pair[0];
     go_write = pair[1];
-    rc = proc_clone(flags, plan->cgroup, &init, err);
+    rc = clone_init(plan, &init, err);
     if (rc < 0) {
-        return err_wrap(err, rc, "the sandbox's namespaces");
+        return rc;
     }
     if (init.pid == 0) {
         /* Else it would hold open what tells it of the others' end. */
         (void)close(go_write);
         (void)close(WIRE_KEEPER_FD);
-        be_init(plan, go_read, init.sock, tree);
+        be_init(plan, go_read, init.sock, workspace);
     }
     out->space = open_space(init.pid);
     rc = let_go(init.pid, plan, go_write, err);
@@ -268,15 +290,10 @@ static int start_in_tree(const struct sandbox_plan *plan,
 int sandbox_start(const struct sandbox_plan *plan, struct sandbox_made *out,
                   struct err *err)
 {
-    struct tree tree;
-    int rc =
-        tree_open(plan->template, plan->mounts, plan->workspace, &tree, err);
+    AUTO_FD int workspace = -1;
+    int rc = tree_open(plan->workspace, &workspace, err);
 
-    if (rc == 0) {
-        rc = start_in_tree(plan, &tree, out, err);
-        tree_close(&tree);
-    }
-    return rc;
+    return rc == 0 ? start_with(plan, workspace, out, err) : rc;
 }
 
 int sandbox_probe(struct err *err)

@@ -147,7 +147,7 @@ static struct piece *next_piece(struct pieces *pieces, const char *place)
 static int add_mount(struct pieces *pieces, int at, const char *path,
                      const char *place, uint64_t attr, struct err *err)
 {
-    unsigned deep = attr == SYSTEM_ATTR ? AT_RECURSIVE : 0;
+    unsigned deep = attr == DEVICE_ATTR ? 0 : AT_RECURSIVE;
     struct piece *piece = next_piece(pieces, place);
     AUTO_FD int fd = -1;
     struct stat st;
@@ -291,7 +291,9 @@ static int add_pieces(struct pieces *pieces, struct err *err)
         (void)snprintf(path, sizeof(path), "/%s", devices[i]);
         rc = add_mount(pieces, AT_FDCWD, path, devices[i], DEVICE_ATTR, err);
     }
-    return rc;
+    /* Where one is seen a sandbox may mount its own, which hides it for ever.
+     */
+    return rc == 0 ? add_mount(pieces, AT_FDCWD, "/proc", "proc", 0, err) : rc;
 }
 
 /* ---- The namespace ---- */
@@ -533,6 +535,21 @@ int template_renew(struct template *template, struct err *err)
         memcpy(template->seen, now, sizeof(now));
     }
     return rc;
+}
+
+int template_enter(int mounts, struct err *err)
+{
+    return setns(mounts, CLONE_NEWNS) < 0
+               ? err_errno(err, "cannot enter the template's mounts")
+               : 0;
+}
+
+int template_leave(const struct template *template, struct err *err)
+{
+    return setns(template->home, CLONE_NEWNS) < 0 ||
+                   fchdir(template->root) < 0 || chroot(".") < 0
+               ? err_errno(err, "cannot come back to the keeper's own mounts")
+               : 0;
 }
 
 void template_close(struct template *template)

@@ -1,7 +1,8 @@
 /*
  * What a sandbox sees of this machine, and what it gets of its own.
- * See keeper.h. Mounts are copied in the keeper, which may, and attached in
- * the sandbox, which is the only place where they appear.
+ * See keeper.h. It begins with a copy of the template's mounts. The workspace
+ * is copied in the keeper, which may, and attached in the sandbox, which is the
+ * only place where it appears.
  */
 #include "providers/local/keeper.h"
 
@@ -11,7 +12,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
@@ -73,65 +73,22 @@ int tree_leave_old(struct err *err)
 
 /* ---- In the keeper ---- */
 
-/* Of the namespace that it is in alone can mounts be copied. */
-static int copy_root(const struct template *template, int mounts, int *out,
-                     struct err *err)
-{
-    AUTO_FD int fd = -1;
-    int rc = 0;
-
-    if (setns(mounts, CLONE_NEWNS) < 0) {
-        return err_errno(err, "cannot enter the template's mounts");
-    }
-    fd = open_tree(AT_FDCWD, "/",
-                   OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE);
-    if (fd < 0) {
-        rc = err_errno(err, "cannot copy the root directory");
-    }
-    /* Also after a failure: the next template is made of the machine's. */
-    if (setns(template->home, CLONE_NEWNS) < 0 || fchdir(template->root) < 0 ||
-        chroot(".") < 0) {
-        return err_errno(err, "cannot come back to the keeper's own mounts");
-    }
-    if (rc == 0) {
-        *out = TAKE_FD(fd);
-    }
-    return rc;
-}
-
-static int copy_workspace(int workspace, int *out, struct err *err)
+int tree_open(int workspace, int *out, struct err *err)
 {
     int fd = open_tree(workspace, "",
                        OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH);
+    int rc;
 
     if (fd < 0) {
         return err_errno(err, "cannot copy the mount of the workspace");
     }
+    rc = tree_set_attr(fd, "", AT_EMPTY_PATH, FILES_ATTR, err);
+    if (rc < 0) {
+        (void)close(fd);
+        return rc;
+    }
     *out = fd;
-    return tree_set_attr(fd, "", AT_EMPTY_PATH, FILES_ATTR, err);
-}
-
-int tree_open(const struct template *template, int mounts, int workspace,
-              struct tree *out, struct err *err)
-{
-    AUTO_FD int root = -1;
-    AUTO_FD int files = -1;
-    int rc = copy_workspace(workspace, &files, err);
-
-    if (rc == 0) {
-        rc = copy_root(template, mounts, &root, err);
-    }
-    if (rc == 0) {
-        out->root = TAKE_FD(root);
-        out->workspace = TAKE_FD(files);
-    }
-    return rc;
-}
-
-void tree_close(struct tree *tree)
-{
-    cleanup_fd(&tree->root);
-    cleanup_fd(&tree->workspace);
+    return 0;
 }
 
 /* ---- In the sandbox ---- */
@@ -157,18 +114,6 @@ static int attach(int mount, const char *place, struct err *err)
                : 0;
 }
 
-/* Any directory will do; nothing below it is looked at any more. */
-static int begin(const struct tree *tree, struct err *err)
-{
-    int rc;
-
-    if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0) {
-        return err_errno(err, "cannot make mounts private");
-    }
-    rc = attach(tree->root, "/usr", err);
-    return rc == 0 && chdir("/usr") < 0 ? err_errno(err, "/usr") : rc;
-}
-
 static int mask(const char *path, struct err *err)
 {
     struct stat st;
@@ -182,7 +127,7 @@ static int mask(const char *path, struct err *err)
     return rc < 0 ? err_errno(err, "cannot mask %s", path) : 0;
 }
 
-/* Through the mount of the keeper's: that of the sandbox will be read-only. */
+/* Through the template's mount: that of the sandbox will be read-only. */
 static int open_oom(int *out, struct err *err)
 {
     int fd = -1;
@@ -239,27 +184,21 @@ static int mount_scripts(int *out, struct err *err)
     return rc;
 }
 
-int tree_enter(const struct tree *tree, int64_t tmp_bytes, int *scripts,
-               int *oom, struct err *err)
+int tree_enter(int workspace, int64_t tmp_bytes, int *scripts, int *oom,
+               struct err *err)
 {
     AUTO_FD int to_scripts = -1;
     AUTO_FD int to_oom = -1;
     int rc = open_oom(&to_oom, err);
 
-    if (rc == 0) {
-        rc = begin(tree, err);
-    }
     for (size_t i = 0; rc == 0 && i < ARRAY_SIZE(own_mounts); i++) {
         rc = mount_own(&own_mounts[i], tmp_bytes, err);
     }
     if (rc == 0) {
-        rc = attach(tree->workspace, &WIRE_WORKSPACE[1], err);
+        rc = attach(workspace, &WIRE_WORKSPACE[1], err);
     }
     if (rc == 0) {
         rc = mount_scripts(&to_scripts, err);
-    }
-    if (rc == 0) {
-        rc = tree_leave_old(err);
     }
     if (rc == 0) {
         rc = guard_proc(err);

@@ -47,6 +47,11 @@ static void limits_hold(void **state)
         {"tail -n +3 /proc/net/dev | cut -d: -f1 | tr -d ' '", "lo\n"},
         {"cut -d: -f3 /proc/self/cgroup | grep -c sessionfs", "0\n"},
         {"ls -d /proc/[0-9]* | wc -l | awk '$1 < 8' | wc -l", "1\n"},
+        /* Below it is the machine's. */
+        {"{ command -v umount; command -v unshare; } | wc -l; umount /proc "
+         "2>&- || "
+         "umount -l /proc 2>&- || unshare -Urm umount -l /proc 2>&- || echo no",
+         "2\nno\n"},
     };
     struct bench_box box;
 
