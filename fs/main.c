@@ -399,7 +399,7 @@ int main(int argc, char **argv)
         return 2;
     }
     if (options.help) {
-        options_help(provider_table);
+        options_help(options.serve, provider_table);
         return EXIT_SUCCESS;
     }
     if (options.version) {

@@ -17,6 +17,7 @@ struct flag_row {
     const char *name;  /* Behind --, or NULL. */
     const char *value; /* Its name in the help, or NULL. */
     const char *text;
+    bool mounts; /* Not for `sessionfs serve`. */
 };
 
 enum {
@@ -26,20 +27,29 @@ enum {
 };
 
 static const struct flag_row flags[] = {
-    {'f', NULL, NULL, "stay in the foreground"},
-    {'d', NULL, NULL, "log usual failures as well; stay in the foreground"},
+    {'f', NULL, NULL, "stay in the foreground", false},
+    {'d', NULL, NULL, "log usual failures as well; stay in the foreground",
+     false},
     {KEY_READY_FD, "ready-fd", "N",
-     "write a byte to file descriptor N once mounted"},
+     "write a byte to file descriptor N once mounted", true},
     {KEY_CHECK, "check", NULL,
-     "say what works here and what does not, and mount nothing"},
+     "say what works here and what does not, and mount nothing", false},
     {KEY_CONFIG, "config", "FILE",
      "read options from FILE and not from /etc/sessionfs.conf (root) or "
-     "~/.config/sessionfs/sessionfs.conf"},
-    {'h', "help", NULL, "print this text"},
-    {'V', "version", NULL, "print the version"},
+     "~/.config/sessionfs/sessionfs.conf",
+     false},
+    {'h', "help", NULL, "print this text", false},
+    {'V', "version", NULL, "print the version", false},
 };
 
-static const char usage[] = "Usage: sessionfs [options] [SOURCE] MOUNTPOINT";
+static const char mount_usage[] =
+    "Usage: sessionfs [options] [SOURCE] MOUNTPOINT";
+static const char serve_usage[] = "Usage: sessionfs serve [options]";
+
+static const char *usage(const struct options *options)
+{
+    return options->serve ? serve_usage : mount_usage;
+}
 
 static int parse_args(int argc, char **argv, struct options *out,
                       struct err *err);
@@ -155,22 +165,40 @@ static void print_option(const struct option_row *row)
     print_row(head, row->text);
 }
 
-void options_help(const struct provider_ops *const *providers)
+static void print_head(bool serve)
+{
+    if (serve) {
+        (void)printf(
+            "%s\n"
+            "Makes sandboxes for a client: the protocol sandbox.v1, JSON lines "
+            "on standard\n"
+            "input and output; see sessionfs-serve(1). In the foreground it is "
+            "the daemon\n"
+            "itself, and serves no client of its own.\n\n",
+            serve_usage);
+        return;
+    }
+    (void)printf("%s\n"
+                 "       sessionfs run SESSION COMMAND...   (see run --help)\n"
+                 "       sessionfs serve [options]   (see serve --help)\n"
+                 "Shows sandboxes as files; MOUNTPOINT/README tells how."
+                 "\n\n",
+                 mount_usage);
+}
+
+void options_help(bool serve, const struct provider_ops *const *providers)
 {
     char head[64];
 
-    (void)printf("%s\n"
-                 "       sessionfs run SESSION COMMAND...   (see run --help)\n"
-                 "       sessionfs serve [options]   (see sessionfs-serve(1))\n"
-                 "Shows sandboxes as files; MOUNTPOINT/README tells how."
-                 "\n\n",
-                 usage);
+    print_head(serve);
     for (size_t i = 0; i < ARRAY_SIZE(flags); i++) {
-        print_flag(&flags[i]);
+        if (!serve || !flags[i].mounts) {
+            print_flag(&flags[i]);
+        }
     }
     (void)putchar('\n');
     for (const struct option_row *row = option_rows; row->name; row++) {
-        if (row->text) {
+        if (row->text && (!serve || !row->mounts)) {
             print_option(row);
         }
     }
@@ -240,14 +268,15 @@ static int parse_path(const char *text, char out[PATH_MAX], struct err *err)
 }
 
 /* A letter may stand among others, before or behind the word. */
-static int tell_unknown(char **argv, struct err *err)
+static int tell_unknown(const struct options *options, char **argv,
+                        struct err *err)
 {
     const char *word = argv[optind - 1];
     char letter[] = {'-', (char)optopt, '\0'};
 
     return err_set(err, EINVAL, "unknown option '%.64s'\n%s",
                    optopt && strncmp(word, "--", 2) != 0 ? letter : word,
-                   usage);
+                   usage(options));
 }
 
 static int parse_flag(struct options *options, int flag, char **argv,
@@ -277,9 +306,10 @@ static int parse_flag(struct options *options, int flag, char **argv,
     case KEY_READY_FD:
         return parse_fd(optarg, &options->ready_fd, err);
     case ':':
-        return err_set(err, EINVAL, "an option lacks its value\n%s", usage);
+        return err_set(err, EINVAL, "an option lacks its value\n%s",
+                       usage(options));
     default:
-        return tell_unknown(argv, err);
+        return tell_unknown(options, argv, err);
     }
 }
 
@@ -322,10 +352,11 @@ static int parse_places(char **words, int count, struct options *options,
         return 0;
     }
     if (options->serve) {
-        return err_set(err, EINVAL, "serve takes options alone\n%s", usage);
+        return err_set(err, EINVAL, "serve takes options alone\n%s",
+                       usage(options));
     }
     if (count != 1 && count != 2) {
-        return err_set(err, EINVAL, "give one mount point\n%s", usage);
+        return err_set(err, EINVAL, "give one mount point\n%s", usage(options));
     }
     if (options->suid > most || options->dev > most) {
         return err_set(err, EINVAL,

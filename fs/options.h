@@ -106,8 +106,9 @@ MUST_USE int options_check(struct options *options, struct err *err);
 /**
  * Prints the help text to standard output.
  *
+ * @param serve     that of `sessionfs serve`
  * @param providers the table, which ends with NULL
  */
-void options_help(const struct provider_ops *const *providers);
+void options_help(bool serve, const struct provider_ops *const *providers);
 
 #endif

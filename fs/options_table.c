@@ -15,9 +15,13 @@
     {                                                                          \
         ROW(name_, value_, OPTION_TEXT, member, fallback_, text_)              \
     }
-#define FLAG(name_, member, text_)                                             \
+#define MOUNT_TEXT(name_, value_, member, text_)                               \
     {                                                                          \
-        ROW(name_, NULL, OPTION_FLAG, member, NULL, text_)                     \
+        ROW(name_, value_, OPTION_TEXT, member, NULL, text_), .mounts = true   \
+    }
+#define MOUNT_FLAG(name_, member, text_)                                       \
+    {                                                                          \
+        ROW(name_, NULL, OPTION_FLAG, member, NULL, text_), .mounts = true     \
     }
 #define WORD(name_, value_, member, words_, fallback_, text_)                  \
     {                                                                          \
@@ -58,17 +62,19 @@ const struct option_row option_rows[] = {
     TEXT("base", "DIR", base, NULL,
          "the key 'base' of a config may name a directory below DIR, whoever "
          "writes it"),
-    FLAG("allow_other", allow_other, "let root into the mount of another user"),
-    TEXT("gid", "GROUP", group, NULL,
-         "let this group, a name or a number, into the mount"),
+    MOUNT_FLAG("allow_other", allow_other,
+               "let root into the mount of another user"),
+    MOUNT_TEXT("gid", "GROUP", group,
+               "let this group, a name or a number, into the mount"),
     WORD("links", "safe|raw", links, link_words, "safe",
          "what a symbolic link in a workspace says that leads out of it: "
          "nothing, or as stored (default: safe)"),
-    TEXT("without", "LIST", without, NULL,
-         "use none of these features of the kernel, with colons between them: "
-         "epoch, negative, listings, readdirplus, parallel_dirs, killpriv, "
-         "noflush, passthrough, io_uring, near, yield; stats tells which are "
-         "used"),
+    MOUNT_TEXT(
+        "without", "LIST", without,
+        "use none of these features of the kernel, with colons between them: "
+        "epoch, negative, listings, readdirplus, parallel_dirs, killpriv, "
+        "noflush, passthrough, io_uring, near, yield; stats tells which are "
+        "used"),
     WORD("on_unmount", "pause|keep|delete", on_unmount, end_words, "pause",
          "what becomes of running sandboxes at the end (default: pause)"),
     NUMBER("adopt_timeout", "SECONDS", adopt_timeout, 0, 86400, "600",
@@ -93,8 +99,10 @@ const struct option_row option_rows[] = {
     WORD("log", "auto|stderr|syslog|journal", log, log_words, "auto",
          "where failures are told (default: auto, stderr in the foreground, "
          "else the journal or, without one, syslog)"),
-    FLAG("ro", read_only, "mount read-only: nothing can be changed or run"),
-    FLAG("noexec", no_exec, "the host runs no programs that lie in the mount"),
+    MOUNT_FLAG("ro", read_only,
+               "mount read-only: nothing can be changed or run"),
+    MOUNT_FLAG("noexec", no_exec,
+               "the host runs no programs that lie in the mount"),
     COUNT("suid", suid),
     COUNT("dev", dev),
     {.name = NULL},

@@ -25,6 +25,7 @@ struct option_row {
     unsigned max;
     const char *fallback; /* As it would be given; NULL: none. */
     const char *text;     /* NULL: not in the help. */
+    bool mounts;          /* Says nothing to `sessionfs serve`. */
 };
 
 /** Ends with a row without a name. */

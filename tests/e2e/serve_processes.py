@@ -295,12 +295,17 @@ class Program(Case):
         )
 
     def test_what_it_says_of_itself(self):
-        self.assertIn(b"sandbox.v1", self.run_it("--help").stdout)
-        self.assertEqual(self.run_it("--help").returncode, 0)
-        for args in (("x",), ("-o", "nope"), ("-o", "ro")):
+        done = self.run_it("--help")
+        self.assertEqual((done.returncode, done.stderr), (0, b""))
+        for word in (b"Usage: sessionfs serve", b"sandbox.v1", b"-o state="):
+            self.assertIn(word, done.stdout)
+        for word in (b"MOUNTPOINT", b"-o gid", b"--ready-fd"):
+            self.assertNotIn(word, done.stdout)
+        for args in (("x",), ("-o", "nope"), ("-o", "ro"), ("--nope",)):
             done = self.run_it(*args)
             self.assertEqual((done.returncode, done.stdout), (2, b""))
             self.assertNotEqual(done.stderr, b"")
+            self.assertNotIn(b"MOUNTPOINT", done.stderr)
 
     def test_a_start_that_fails_says_why(self):
         os.mkdir(self.state, 0o755)
