@@ -21,6 +21,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <mntent.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,7 +35,7 @@
 
 enum {
     MAX_THREADS = 16,
-    NAPS = 200, /* For the end of a connection. */
+    NAPS = 1000, /* For the end of a connection. */
     NAP_NS = 10 * 1000 * 1000,
 };
 
@@ -175,6 +176,26 @@ static void clear_stale(char *mount_point)
     }
 }
 
+/* Whether what was mounted last on a directory is a sessionfs. Does not ask
+ * that, which may be another user's. */
+static bool has_mount(const char *mount_point)
+{
+    FILE *table = setmntent("/proc/self/mounts", "re");
+    char line[4 * PATH_MAX];
+    struct mntent entry;
+    bool has = false;
+
+    while (table && getmntent_r(table, &entry, line, sizeof(line))) {
+        if (strcmp(entry.mnt_dir, mount_point) == 0) {
+            has = strcmp(entry.mnt_type, "fuse.sessionfs") == 0;
+        }
+    }
+    if (table) {
+        (void)endmntent(table);
+    }
+    return has;
+}
+
 static int mount_fuse(struct fs *fs, const struct options *options,
                       struct err *err)
 {
@@ -182,6 +203,10 @@ static int mount_fuse(struct fs *fs, const struct options *options,
 
     memcpy(mount_point, options->mount_point, sizeof(mount_point));
     clear_stale(mount_point);
+    if (has_mount(mount_point)) {
+        return err_set(err, EBUSY, "a sessionfs is mounted on '%s' already",
+                       mount_point);
+    }
     if (fuse_session_mount(fs->fuse, options->mount_point) != 0) {
         return err_set(err, EIO, "cannot mount on '%s'", options->mount_point);
     }

@@ -70,6 +70,10 @@ mkdir "$dir/other"
 words=$(mount -t fuse.sessionfs none "$dir/other" -o "$state" 2>&1) &&
     fail 'two mounts on one state'
 echo "$words" | grep -q 'is in use by process' || fail "says '$words'"
+words=$("$program" -o "state=$dir/second" "$mnt" 2>&1) &&
+    fail 'two mounts on one directory'
+echo "$words" | grep -q "is mounted on '$mnt' already" || fail "says '$words'"
+[ "$(findmnt -n -M "$mnt" | wc -l)" -eq 1 ] || fail 'mounted twice'
 unmount umount
 
 test='by hand, suid and dev'
