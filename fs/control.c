@@ -454,12 +454,18 @@ static void control_rename(fuse_req_t req, struct inode *dir, const char *name,
     struct node parent = control_node(dir);
     const struct node_children *children = parent.row->children;
     struct err err = ERR_INIT;
+    int rc;
 
-    if (dir != new_dir || !children || !children->rename) {
+    if (!children || !children->rename ||
+        (dir != new_dir && control_node(new_dir).row != children->row)) {
         fail_names(req, "rename", dir, name);
         return;
     }
-    if (rename_child(req, &parent, name, new_name, flags, &err) < 0) {
+    /* Where the new id is taken, mv asks for a place in that session. */
+    rc = dir == new_dir
+             ? rename_child(req, &parent, name, new_name, flags, &err)
+             : err_set(&err, ENOTEMPTY, "no session goes into another one");
+    if (rc < 0) {
         fail_change(req, "rename", dir, name, &err);
         return;
     }
@@ -534,12 +540,9 @@ static void control_readdir(fuse_req_t req, struct inode *inode, size_t size,
     struct node node = control_node(inode);
     struct err err = ERR_INIT;
     struct node_ctx ctx;
-    int rc = data ? 0 : err_no_memory(&err);
+    int rc = data ? begin(req, &node, &ctx, &err) : err_no_memory(&err);
 
     (void)fi;
-    if (rc == 0) {
-        rc = begin(req, &node, &ctx, &err);
-    }
     if (rc == 0) {
         rc = node_list(&ctx, &node, (uint64_t)off, fill, &filling, &err);
         node_ctx_done(&ctx);

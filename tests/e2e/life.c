@@ -122,6 +122,10 @@ static void an_id_is_changed_by_mv(void **state)
                  "kept\ntrue\n");
     expect_errno(access(at("sessions/from"), F_OK), ENOENT);
     expect_errno(rename(at("sessions/to"), at("sessions/taken")), ENOTEMPTY);
+    expect_shell(
+        "cd ..; mv to taken 2>&1 | grep -c 'not empty'; "
+        "tail -n 1 $M/error | grep -c 'rename.*to.*ENOTEMPTY.*another'",
+        "1\n1\n");
     expect_errno(rename(at("sessions/to"), at("sessions/-bad")), EINVAL);
     expect_errno(rename(at("sessions/to"), at("to")), EPERM);
     expect_errno(rename(at("sessions/to/status"), at("sessions/x")), EPERM);
