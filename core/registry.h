@@ -98,14 +98,16 @@ MUST_USE int registry_open(const struct registry_config *config,
 /**
  * Says whether registry_open() could read the profiles. Opens nothing else.
  *
- * @param config as for that
- * @param table  ends with NULL; static
- * @param err    filled on failure
+ * @param config  as for that
+ * @param table   ends with NULL; static
+ * @param lacking gets a line for each of them that names what is not there: by
+ *                that one no session could be made now
+ * @param err     filled on failure
  * @return 0 or a negative errno
  */
 MUST_USE int registry_check_profiles(const struct registry_config *config,
                                      const struct provider_ops *const *table,
-                                     struct err *err);
+                                     struct buf *lacking, struct err *err);
 
 /**
  * Says to others who want the state what is mounted as long as it is in use.

@@ -159,7 +159,7 @@ static struct registry *alloc(const struct registry_config *config,
 
 int registry_check_profiles(const struct registry_config *config,
                             const struct provider_ops *const *table,
-                            struct err *err)
+                            struct buf *lacking, struct err *err)
 {
     struct registry *registry = alloc(config, table);
     int rc;
@@ -170,7 +170,7 @@ int registry_check_profiles(const struct registry_config *config,
     rc = registry->provider ? read_profiles(registry, config, err)
                             : err_no_memory(err);
     if (rc == 0) {
-        rc = registry_look_all(registry, err);
+        rc = registry_look_all(registry, lacking, err);
     }
     (void)registry_close(registry, 0);
     return rc;

@@ -155,9 +155,9 @@ MUST_USE int registry_read_profiles(struct registry *registry, const char *dir,
                                     struct err *err);
 /* Frees them. */
 void registry_drop_profiles(struct registry *registry);
-/* Looks whether what they name is there. */
+/* Looks whether what they name is there; a line for each that lacks it. */
 MUST_USE int registry_look_all(const struct registry *registry,
-                               struct err *err);
+                               struct buf *lacking, struct err *err);
 /* NULL: there is none of that name. */
 const struct profile *registry_profile(const struct registry *registry,
                                        const char *name);

@@ -38,17 +38,22 @@ const struct profile *registry_profile(const struct registry *registry,
     return NULL;
 }
 
-int registry_look_all(const struct registry *registry, struct err *err)
+int registry_look_all(const struct registry *registry, struct buf *lacking,
+                      struct err *err)
 {
     int rc = 0;
 
     for (size_t i = 0; i < registry->profile_count && rc == 0; i++) {
         const struct profile *profile = &registry->profiles[i];
+        struct err why = ERR_INIT;
 
-        rc = registry_look(registry, &profile->config, err);
-        rc = rc < 0 ? err_wrap(err, rc, "profile '%s'", profile->name) : 0;
+        if (registry_look(registry, &profile->config, &why) < 0) {
+            rc = buf_printf(lacking,
+                            "profile '%s' would not make a session: %s\n",
+                            profile->name, why.msg);
+        }
     }
-    return rc;
+    return rc < 0 ? err_set(err, -rc, "too many profiles lack something") : 0;
 }
 
 /* ---- Files ---- */

@@ -22,7 +22,8 @@
 #include <unistd.h>
 
 enum {
-    LIMITS_SIZE = 64 * 1024
+    LIMITS_SIZE = 64 * 1024,
+    LACKING_SIZE = 1024 * 1024,
 };
 
 /* Whether a line says "works". */
@@ -213,14 +214,25 @@ static bool check_store(const struct options *options)
     return good;
 }
 
+/* A start reads them all, and uses none. */
 static bool check_profiles(const struct options *options,
                            const struct provider_ops *const *providers)
 {
+    struct buf lacking = BUF_INIT(LACKING_SIZE);
     struct err err = ERR_INIT;
+    bool good =
+        tell("profiles",
+             start_check_profiles(options, providers, &lacking, &err), &err);
+    const char *line = buf_str(&lacking);
 
-    return !options->profiles[0] ||
-           tell("profiles", start_check_profiles(options, providers, &err),
-                &err);
+    while (*line) {
+        int len = (int)strcspn(line, "\n");
+
+        (void)printf("  %.*s\n", len, line);
+        line += len + 1;
+    }
+    buf_done(&lacking);
+    return good;
 }
 
 int check_run(const struct options *options,
@@ -234,7 +246,9 @@ int check_run(const struct options *options,
         check_kernel_fuse();
     }
     good &= check_store(options);
-    good &= check_profiles(options, providers);
+    if (options->profiles[0]) {
+        good &= check_profiles(options, providers);
+    }
     (void)printf("sandboxes:\n");
     check_kernel_sandboxes();
     hold_signals(&before);

@@ -59,7 +59,7 @@ int start_registry(const struct options *options,
 
 int start_check_profiles(const struct options *options,
                          const struct provider_ops *const *providers,
-                         struct err *err)
+                         struct buf *lacking, struct err *err)
 {
     const struct registry_hooks none = {.arg = NULL};
     struct registry_config config;
@@ -68,7 +68,7 @@ int start_check_profiles(const struct options *options,
 
     if (rc == 0) {
         config = config_of(options, loop, &none);
-        rc = registry_check_profiles(&config, providers, err);
+        rc = registry_check_profiles(&config, providers, lacking, err);
         loop_free(loop);
     }
     return rc;

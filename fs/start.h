@@ -36,11 +36,12 @@ MUST_USE int start_registry(const struct options *options,
  *
  * @param options   as parsed
  * @param providers the table, which ends with NULL
+ * @param lacking   as registry_check_profiles()
  * @param err       filled on failure
  * @return 0 or a negative errno
  */
 MUST_USE int start_check_profiles(const struct options *options,
                                   const struct provider_ops *const *providers,
-                                  struct err *err);
+                                  struct buf *lacking, struct err *err);
 
 #endif

@@ -106,10 +106,14 @@ grep -q "^profiles: does not work: .*bad" "$lists/said" ||
 cat >"$dir/profiles/bad.json" <<'END'
 {"provider":"jsonl","provider_config":{"program":"/none"}}
 END
-expect 1 "$(echo "$all" | sed "2a\\
-profiles: does not work: profile 'bad': provider_config key 'program': \
-'/none': No such file or directory")" \
-    "$program" --check -o "state=$dir/state,profiles=$dir/profiles"
+cp "$dir/profiles/bad.json" "$dir/profiles/worse.json"
+expect 0 "$(echo "$all" | sed '2a\
+profiles: works')" "$program" --check -o "state=$dir/state,profiles=$dir/profiles"
+for name in bad worse; do
+    echo "$said" | grep -qx "  profile '$name' would not make a session: \
+provider_config key 'program': '/none': No such file or directory" ||
+        fail "no word of the profile '$name'"
+done
 
 mkdir -m 700 "$dir/readonly"
 mount -t tmpfs -o ro,mode=700 none "$dir/readonly"
