@@ -3,7 +3,8 @@
  *
  * A request is queued by the write that completes its JSON. Closing the
  * handle, and reading, wait: for the command's end, or for its start where it
- * runs in the background.
+ * runs in the background. One that could not be run has an answer as well:
+ * shells hide the error that its close gives.
  */
 #include "core/exec.h"
 #include "core/exec_request.h"
@@ -24,6 +25,18 @@ static const struct gather_kind requests = {
 static int json_init(struct file *file, struct err *err)
 {
     return exec_handle_init(file, &requests, err);
+}
+
+static void json_open(struct file *file, const struct caller *caller,
+                      done_fn *done, void *arg)
+{
+    struct err err = ERR_INIT;
+
+    if (file_writes(file)) {
+        exec_handle_open(file, caller, done, arg);
+    } else {
+        done(arg, session_exec_refused(file->node.session, &err), &err);
+    }
 }
 
 /* A request that a write has completed. */
@@ -190,12 +203,12 @@ static int make_answer(struct file *file, struct exec *exec, bool ran,
     struct exec_handle *handle = file->own;
     struct buf text = BUF_INIT(NODE_TEXT_MAX);
     struct exec_info info;
-    int rc = exec_handle_check(exec, err);
+    bool begun;
+    int rc;
 
     exec_info(exec, &info);
-    if (rc == 0) {
-        rc = exec_answer(exec, info.mode, ran && info.background, &text, err);
-    }
+    begun = ran && info.background && info.status != EXEC_FAILED;
+    rc = exec_answer(exec, info.mode, begun, &text, err);
     mutex_lock(&file->lock);
     if (handle->current != exec) {
         /* Another read has gone on to a newer one. */
@@ -298,7 +311,7 @@ static uint64_t json_size(const struct node_ctx *ctx)
         return 0;
     }
     exec_info(exec, &info);
-    if (exec_answered(exec) && info.status != EXEC_FAILED &&
+    if (exec_answered(exec) &&
         exec_answer(exec, info.mode, false, &text, &none) == 0) {
         size = text.size;
     }
@@ -324,7 +337,7 @@ const struct file_ops files_exec_json_ops = {
     .size = json_size,
     .init = json_init,
     .done = exec_handle_done,
-    .open = exec_handle_open,
+    .open = json_open,
     .read = json_read,
     .watch = json_watch,
     .write = json_write,

@@ -267,13 +267,19 @@ static const struct script of_mem[] = {
          "    f = os.open(\"exec.json\", os.O_RDWR)\n"
          "    os.write(f, json.dumps({\"command\": \"true\", **more})"
          ".encode())\n"
-         "    for do in (lambda: os.read(f, 9), lambda: os.close(f),"
-         " lambda: open(\"exec.json\")):\n"
-         "        try: print(do())\n"
-         "        except OSError as e: print(errno.errorcode[e.errno],"
-         " end=\" \")\n") "cat execs/?/status; grep -c '\"status\":\"failed\"' "
-                          "execs/2/result.json",
-     "ENOSPC ENOSPC ENOSPC ENOSPC ENOSPC ENOSPC exited\nfailed\nfailed\n1\n"},
+         "    a = rest(f)\n"
+         "    try: print(os.close(f))\n"
+         "    except OSError as e: print(errno.errorcode[e.errno])\n"
+         "    size = os.stat(\"exec.json\").st_size\n"
+         "    print(a == open(\"exec.json\", \"rb\").read(), size == len(a))\n"
+         "    a = json.loads(a)\n"
+         "    print(a[\"id\"], a[\"status\"], a[\"success\"], a[\"exit_code\"],"
+         " a[\"error\"] != \"\")\n") "cat execs/?/status; "
+                                     "grep -c '\"status\":\"failed\"' "
+                                     "execs/2/result.json; cat exec 2>&1 || :",
+     "ENOSPC\nTrue True\n2 failed False None True\n"
+     "ENOSPC\nTrue True\n3 failed False None True\n"
+     "exited\nfailed\nfailed\n1\ncat: exec: No space left on device\n"},
     {"an engine that gives commands no input",
      PYTHON("print(no(json.dumps({\"command\": \"true\", \"stdin\": \"\"})))\n")
          NUMBERS,
