@@ -206,6 +206,9 @@ int session_exec_each(struct session *session, uint64_t after,
     uint64_t batch[LIST_BATCH];
     ssize_t count = LIST_BATCH;
 
+    if (after == 0) {
+        exec_retire_left(session);
+    }
     while (count == LIST_BATCH) {
         count = store_exec_list(session->registry->store, session->number,
                                 after, batch, LIST_BATCH, err);

@@ -101,6 +101,9 @@ void exec_save_late(struct session *session, bool last) EXCLUDES(session->lock);
 /* Removes what is over of commands that are not among the newest, in the
  * background, after command n has ended. */
 void exec_retire(struct session *session, uint64_t n);
+/* Removes what an earlier daemon left, or kept by another option: some at once,
+ * many in the background. */
+void exec_retire_left(struct session *session) EXCLUDES(session->lock);
 /* Removes what exec_retire() left since it was held, up to command n. */
 void exec_retire_due(struct session *session, uint64_t n)
     EXCLUDES(session->lock);

@@ -108,31 +108,32 @@ static bool next_batch(const struct retiring *retiring, uint64_t *after,
 }
 
 /* What is held goes when it is given back; what cannot be removed now is tried
- * with the next command. */
-static void retire_all(const struct retiring *retiring)
+ * with the next command. False: nothing is left behind `after`. */
+static bool retire_batch(const struct retiring *retiring, uint64_t *after)
 {
     struct session *session = retiring->session;
+    struct err err = ERR_INIT;
     uint64_t batch[BATCH];
-    uint64_t after = 0;
     size_t count = 0;
+    int rc;
 
-    while (next_batch(retiring, &after, batch, &count)) {
-        struct err err = ERR_INIT;
-        int rc;
-
-        mutex_lock(&session->lock);
-        rc = drop_batch(session, batch, &count, &err);
-        mutex_unlock(&session->lock);
-        for (size_t i = 0; i < count && rc == 0; i++) {
-            remove_files(session, batch[i]);
-        }
+    if (!next_batch(retiring, after, batch, &count)) {
+        return false;
     }
+    mutex_lock(&session->lock);
+    rc = drop_batch(session, batch, &count, &err);
+    mutex_unlock(&session->lock);
+    for (size_t i = 0; i < count && rc == 0; i++) {
+        remove_files(session, batch[i]);
+    }
+    return true;
 }
 
 static void retire(void *arg)
 {
     struct retiring *retiring = arg;
     struct session *session = retiring->session;
+    uint64_t after = 0;
     bool first;
 
     mutex_lock(&session->lock);
@@ -142,7 +143,8 @@ static void retire(void *arg)
     if (first) {
         remove_orphans(session, retiring->most);
     }
-    retire_all(retiring);
+    while (retire_batch(retiring, &after)) {
+    }
     session_unref(session);
     free(retiring);
 }
@@ -168,6 +170,28 @@ void exec_retire(struct session *session, uint64_t n)
 
     if (keep && n > keep) {
         retire_to(session, n - keep);
+    }
+}
+
+void exec_retire_left(struct session *session)
+{
+    uint64_t keep = session->registry->execs_keep;
+    struct exec_info newest;
+    struct err err = ERR_INIT;
+    bool retired;
+
+    mutex_lock(&session->lock);
+    retired = session->retired;
+    mutex_unlock(&session->lock);
+    if (keep && !retired &&
+        store_exec_load(session->registry->store, session->number, 0, &newest,
+                        &err) == 0 &&
+        newest.n > keep) {
+        const struct retiring retiring = {session, newest.n - keep};
+        uint64_t after = 0;
+
+        (void)retire_batch(&retiring, &after);
+        retire_to(session, retiring.most);
     }
 }
 

@@ -544,6 +544,33 @@ static void a_command_stays_while_it_is_read(void **state)
     session_unref(session);
 }
 
+static bool add_up(void *arg, uint64_t n)
+{
+    *(uint64_t *)arg = *(uint64_t *)arg * 10 + n;
+    return true;
+}
+
+static void what_is_too_much_at_a_start_is_not_listed(void **state)
+{
+    struct fixture *fixture = *state;
+    struct session *session = fixture_create(fixture, "a");
+    uint64_t listed = 0;
+    struct exec_info info;
+    struct err err = ERR_INIT;
+
+    for (int i = 1; i <= 7; i++) {
+        fixture_exec(session, "o:x", &info);
+    }
+    session_unref(session);
+    fixture_close(fixture);
+    fixture->execs_keep = 3;
+    fixture_open(fixture, "local");
+    session = fixture_find(fixture, "a");
+    assert_int_equal(session_exec_each(session, 0, add_up, &listed, &err), 0);
+    assert_int_equal(listed, 567);
+    session_unref(session);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -564,6 +591,7 @@ int main(void)
         FIXTURE_TEST(the_kernel_hears_of_changes_before_the_waiter),
         FIXTURE_TEST(ended_commands_are_read_back),
         FIXTURE_TEST(a_command_stays_while_it_is_read),
+        FIXTURE_TEST(what_is_too_much_at_a_start_is_not_listed),
         FIXTURE_TEST(fifty_threads_meet_no_locked_database),
         FIXTURE_TEST(closing_ends_commands_and_pauses_what_runs),
     };
