@@ -15,11 +15,27 @@ finish()
     exit "$failed"
 }
 
+end()
+{
+    ended=$?
+    "$last_act"
+    [ "$ended" -ne 0 ] || finish
+    exit "$ended"
+}
+
+# at_end COMMAND: what the script does last, which may fail() as well.
+at_end()
+{
+    last_act=$1
+    trap end EXIT
+    trap 'exit 1' HUP INT TERM
+}
+
 # wait_end STATE: whoever unmounts goes on before the daemon has ended.
 wait_end()
 {
     [ ! -e "$1/lock" ] || timeout 30 flock "$1/lock" true ||
-        fail 'the daemon does not end'
+        fail "the daemon does not end: $(cat "$1/lock")"
 }
 
 # At home a reason not to run; where everything was asked for, a failure.

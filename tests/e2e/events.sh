@@ -19,8 +19,7 @@ clean()
     wait_end "$dir/state"
     rm -rf --one-file-system "$dir"
 }
-trap clean EXIT
-trap 'exit 1' HUP INT TERM
+at_end clean
 
 # Without shells of the sandbox: a command that fails to start has events, too.
 make_events()

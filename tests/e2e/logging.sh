@@ -28,8 +28,7 @@ clean()
     # shellcheck disable=SC2086  # words
     kill $servers
 }
-trap clean EXIT
-trap 'exit 1' HUP INT TERM
+at_end clean
 
 # serve SOCKET FILE
 serve()

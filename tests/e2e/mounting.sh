@@ -18,8 +18,12 @@ mkdir "$mnt"
 mount -t tmpfs none /usr/local/bin || exit 1
 ln -s "$program" /usr/local/bin/sessionfs || exit 1
 export PATH="/usr/local/bin:$PATH" # mount.fuse3 looks there as it is told.
-trap 'umount -l "$mnt" 2>/dev/null; wait_end "$dir/state"' EXIT
-trap 'exit 1' HUP INT TERM
+clean()
+{
+    umount -l "$mnt" 2>/dev/null
+    wait_end "$dir/state"
+}
+at_end clean
 
 is_mounted()
 {

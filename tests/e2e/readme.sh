@@ -19,10 +19,10 @@ cleanup()
     cd /
     echo absent 2>/dev/null >"$dir/sb/sessions/trial/status"
     umount "$dir/sb" || umount -l "$dir/sb"
+    wait_end "$dir/state"
     rm -rf --one-file-system "$dir"
 }
-trap cleanup EXIT
-trap 'exit 1' HUP INT TERM
+at_end cleanup
 
 "$program" -o "state=$dir/state" "$dir/sb" || exit 1
 

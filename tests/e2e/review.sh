@@ -21,10 +21,9 @@ cleanup()
     cd /
     echo absent 2>/dev/null >"$dir/sb/sessions/try/status"
     umount "$dir/sb" || umount -l "$dir/sb"
-    timeout 30 flock "$dir/state/lock" true
+    wait_end "$dir/state"
 }
-trap cleanup EXIT
-trap 'exit 1' HUP INT TERM
+at_end cleanup
 
 fail()
 {

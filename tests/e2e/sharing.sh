@@ -19,8 +19,6 @@ program=$dir/bin/sessionfs
 : >"$dir/fuse.conf"
 touch /etc/fuse.conf
 mount --bind "$dir/fuse.conf" /etc/fuse.conf || exit 1
-trap 'umount -l "$mnt" 2>/dev/null; wait_all' EXIT
-trap 'exit 1' HUP INT TERM
 
 wait_all()
 {
@@ -28,6 +26,13 @@ wait_all()
         wait_end "$state"
     done
 }
+
+clean()
+{
+    umount -l "$mnt" 2>/dev/null
+    wait_all
+}
+at_end clean
 
 unmount()
 {

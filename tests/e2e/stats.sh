@@ -18,8 +18,7 @@ clean()
     wait_end "$dir/state"
     rm -rf --one-file-system "$dir"
 }
-trap clean EXIT
-trap 'exit 1' HUP INT TERM
+at_end clean
 
 # The format's rules, and that no counter of an earlier text has fallen.
 cat >"$dir/check.py" <<'END'
