@@ -30,14 +30,16 @@ const char *session_status_name(enum session_status status)
     return names[status];
 }
 
-/* One that has init commands to run is not ready for anything else. */
+/* One whose init commands run, or are about to, is not ready for anything
+ * else. */
 static enum session_status told_locked(struct session *session)
     REQUIRES(session->lock)
 {
     enum session_status status = session_status_locked(session);
+    bool inits = session->initing ||
+                 (session->ensuring && session_init_due_locked(session));
 
-    return status == SESSION_RUNNING && session->initing ? SESSION_STARTING
-                                                         : status;
+    return status == SESSION_RUNNING && inits ? SESSION_STARTING : status;
 }
 
 static int read_record(struct session *session, struct err *err)

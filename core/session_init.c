@@ -201,13 +201,18 @@ static int run_all(struct session *session, const struct caller *caller,
     return rc;
 }
 
+bool session_init_due_locked(const struct session *session)
+{
+    return session->has_record && !session->record.init_completed_us &&
+           session->config.init_count;
+}
+
 static bool is_due(struct session *session)
 {
     bool due;
 
     mutex_lock(&session->lock);
-    due = session->has_record && !session->record.init_completed_us &&
-          session->config.init_count;
+    due = session_init_due_locked(session);
     mutex_unlock(&session->lock);
     return due;
 }

@@ -291,9 +291,13 @@ MUST_USE int session_life_destroy(struct session *session,
 /* Makes the session's own directory, where there is none. */
 MUST_USE int session_make_dir(struct session *session, struct err *err);
 
-/* ---- session_init.c: in the life thread only ---- */
+/* ---- session_init.c ---- */
 
-/* Runs the config's init commands where that is due, from the first. */
+/* Whether there are init commands that have not all succeeded. */
+bool session_init_due_locked(const struct session *session)
+    REQUIRES(session->lock);
+/* Runs the config's init commands where that is due, from the first; in the
+ * life thread only. */
 MUST_USE int session_life_init(struct session *session,
                                const struct caller *caller, struct err *err);
 

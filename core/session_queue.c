@@ -52,6 +52,7 @@ static int ensure_phase(struct session *session, const struct job *job,
         node = list_pop(&session->joined);
     }
     mutex_unlock(&session->lock);
+    session_note(session);
     node = list_pop(&joined);
     while (node) {
         answer(container_of(node, struct job, link), rc, err);

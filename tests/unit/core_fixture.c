@@ -4,6 +4,7 @@
 #include "core/buf.h"
 #include "core/clock.h"
 #include "core/registry_priv.h"
+#include "core/session_priv.h"
 #include "tests/scratch.h"
 
 #include <stdlib.h>
@@ -35,8 +36,15 @@ static void on_changed(void *arg, struct session *session)
 static void on_news(void *arg, struct session *session)
 {
     struct fixture *fixture = arg;
+    enum session_status status;
 
-    (void)session;
+    mutex_lock(&session->lock);
+    status = session->shown;
+    mutex_unlock(&session->lock);
+    if (atomic_exchange(&fixture->told, status) != status &&
+        status == SESSION_RUNNING) {
+        atomic_fetch_add(&fixture->ran, 1);
+    }
     atomic_fetch_add(&fixture->news, 1);
 }
 

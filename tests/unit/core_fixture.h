@@ -21,6 +21,8 @@ struct fixture {
     atomic_uint left;             /* Calls of the hook. */
     atomic_uint changed;          /* Calls of the hooks. */
     atomic_uint news;
+    atomic_uint told; /* The status that news told last, and */
+    atomic_uint ran;  /* how often that became `running`. */
 };
 
 extern const struct caller me;

@@ -51,6 +51,21 @@ static void init_commands_run_once_in_order_and_are_kept(void **state)
     session_unref(session);
 }
 
+static void nobody_is_told_that_it_runs_before_they_have_run(void **state)
+{
+    struct fixture *fixture = *state;
+    struct session *session =
+        fixture_create_with(fixture, "a", INIT("\"o:one\",\"o:two\""));
+
+    assert_int_equal(fixture_ensure(session, false), 0);
+    assert_int_equal(atomic_load(&fixture->ran), 1);
+    assert_int_equal(session_status(session), SESSION_RUNNING);
+    assert_int_equal(fixture_pause(session), 0);
+    assert_int_equal(fixture_ensure(session, false), 0);
+    assert_int_equal(atomic_load(&fixture->ran), 2);
+    session_unref(session);
+}
+
 static void the_newest_command_is_never_one_of_the_config(void **state)
 {
     struct session *session =
@@ -299,6 +314,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         FIXTURE_TEST(init_commands_run_once_in_order_and_are_kept),
+        FIXTURE_TEST(nobody_is_told_that_it_runs_before_they_have_run),
         FIXTURE_TEST(the_newest_command_is_never_one_of_the_config),
         FIXTURE_TEST(no_init_commands_are_complete_at_once),
         FIXTURE_TEST(a_failing_one_is_told_and_begun_again_from_the_first),
