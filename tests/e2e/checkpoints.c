@@ -481,7 +481,7 @@ static void changes_and_restores_are_exact(void **state)
 
     for (int i = 0; i < SEEDS; i++) {
         (void)e2e_setup(state);
-        (void)snprintf(command, sizeof(command), "python3 %s %s %u",
+        (void)snprintf(command, sizeof(command), "python3 -B %s %s %u",
                        SESSIONFS_RANDOM_PY, mnt.session,
                        (unsigned)clock_wall_us());
         assert_int_equal(system(command), 0);

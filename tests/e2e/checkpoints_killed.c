@@ -46,7 +46,7 @@ static const char *command_of(const char *what)
 {
     static char text[4 * MNT_PATH_SIZE];
 
-    (void)snprintf(text, sizeof(text), "python3 %s %s %s %s/journal %s",
+    (void)snprintf(text, sizeof(text), "python3 -B %s %s %s %s/journal %s",
                    SESSIONFS_KILLED_PY, what, at("sessions/kept"), mnt.dir,
                    mnt.provider);
     return text;

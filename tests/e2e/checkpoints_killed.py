@@ -14,6 +14,8 @@ import os
 import random
 import sys
 
+from control_file import put
+
 what, session, journal, provider = sys.argv[1:]
 sessions = os.path.dirname(session)
 shell = "echo %d > f" if provider == "local" else "write f %d"
@@ -23,14 +25,6 @@ MANY = 2100
 
 def at(*parts):
     return os.path.join(session, *parts)
-
-
-def put(path, text):
-    fd = os.open(path, os.O_WRONLY)
-    try:
-        os.write(fd, text.encode())
-    finally:
-        os.close(fd)
 
 
 def note(**entry):

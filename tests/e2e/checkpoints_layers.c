@@ -133,7 +133,7 @@ static void each_stays_what_it_was(void **state)
     for (int done = 0; done < changes; done += ROUND) {
         int rest = changes - done;
 
-        (void)snprintf(command, sizeof(command), "python3 %s %s %d %d",
+        (void)snprintf(command, sizeof(command), "python3 -B %s %s %d %d",
                        SESSIONFS_MODEL_PY, mnt.session, seed + done / ROUND,
                        rest < ROUND ? rest : ROUND);
         assert_int_equal(system(command), 0);

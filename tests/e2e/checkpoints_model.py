@@ -15,6 +15,8 @@ import random
 import stat
 import sys
 
+from control_file import put
+
 # Runs in the directory that it changes, there or in the sandbox.
 CHANGES = r'''
 import mmap, os, random, shutil, socket, sys
@@ -241,11 +243,7 @@ class Model:
         return os.path.join(self.session, *parts)
 
     def put(self, name, text):
-        fd = os.open(self.at(name), os.O_WRONLY)
-        try:
-            os.write(fd, text.encode())
-        finally:
-            os.close(fd)
+        put(self.at(name), text)
 
     def fail(self, words, got, want):
         print("seed %d, %d changes: %s" % (self.seed, self.ops, words))

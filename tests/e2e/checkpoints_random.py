@@ -10,18 +10,16 @@ import random
 import stat
 import sys
 
+from control_file import put
+
 session, seed = sys.argv[1], int(sys.argv[2])
 rand = random.Random(seed)
 work = os.path.join(session, "workspace")
 names = ["a", "b", "c", "d"]
 
 
-def put(name, text):
-    fd = os.open(os.path.join(session, name), os.O_WRONLY)
-    try:
-        os.write(fd, text.encode())
-    finally:
-        os.close(fd)
+def put_in(name, text):
+    put(os.path.join(session, name), text)
 
 
 def some(top):
@@ -115,12 +113,12 @@ def shell_step():
             "rm -rf " + path, "mv -T %s %s" % (path, other),
             "cp -a %s %s" % (path, other), "chmod 700 " + path,
             "ln -s x " + path]))
-    put("exec", "(%s) 2>/dev/null; true" % "; ".join(lines))
+    put_in("exec", "(%s) 2>/dev/null; true" % "; ".join(lines))
 
 
 def main():
     trees = {"base": {}}
-    put("exec", "true")
+    put_in("exec", "true")
     for i in range(25):
         if rand.random() < 0.5:
             shell_step()
@@ -139,7 +137,7 @@ def main():
             expect("changes/%s..%s" % (one, other), trees[one], trees[other])
         expect("changes/base", {}, now)
         if rand.random() < 0.2 and other != "base":
-            put("restore", other)
+            put_in("restore", other)
             now = tree_of(work)
             assert now == trees[other], (seed, differ(trees[other], now))
             expect("changes/base", {}, now)

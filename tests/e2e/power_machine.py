@@ -14,6 +14,8 @@ import sys
 import time
 import traceback
 
+from control_file import put
+
 WAIT_S = 60
 CUT_OFF = b"starting\n", b"deleting\n"
 MANY = 2500  # Files, from which on a checkpoint takes the directory as it is.
@@ -30,14 +32,6 @@ def text_of(n):
 def read(path):
     with open(path, "rb") as f:
         return f.read()
-
-
-def put(path, text):
-    fd = os.open(path, os.O_WRONLY)
-    try:
-        os.write(fd, text.encode())
-    finally:
-        os.close(fd)
 
 
 def sync(path):
