@@ -5,10 +5,13 @@
 #include "core/workspace_remote.h"
 #include "tests/scratch.h"
 
+#include <dirent.h>
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 extern const struct provider_ops provider_mem;
@@ -199,4 +202,53 @@ void remote_fixture_fault(const struct fixture *fx, const char *op,
     assert_non_null(file);
     assert_true(fputs(what, file) >= 0);
     assert_int_equal(fclose(file), 0);
+}
+
+/* Whether the loop's thread is the only one besides this, and rests. */
+static bool is_loop_alone(void)
+{
+    struct dirent **names = NULL;
+    int count = scandir("/proc/self/task", &names, NULL, NULL);
+    unsigned asleep = 0;
+
+    for (int i = 0; i < count; i++) {
+        char path[PATH_MAX];
+        char state = '?';
+        FILE *stat;
+
+        (void)snprintf(path, sizeof(path), "/proc/self/task/%s/stat",
+                       names[i]->d_name);
+        stat = fopen(path, "re");
+        if (stat) {
+            (void)!fscanf(stat, "%*d (%*[^)]) %c", &state);
+            (void)fclose(stat);
+        }
+        asleep += state == 'S';
+        free(names[i]);
+    }
+    free(names);
+    return count == 4 && asleep == 1; /* With `.`, `..` and ourselves. */
+}
+
+/* A lock of the allocator that a thread holds just then would be locked in the
+ * copy for ever. */
+void remote_fixture_die_at(struct fixture *fx, const char *point,
+                           void (*fn)(struct fixture *fx))
+{
+    int status = 0;
+    pid_t pid;
+
+    for (int i = 0; i < 10000 && !is_loop_alone(); i++) {
+        (void)usleep(1000);
+    }
+    assert_true(is_loop_alone());
+    pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        (void)setenv("SESSIONFS_CRASH", point, 1);
+        fn(fx);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
 }

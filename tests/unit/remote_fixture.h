@@ -48,6 +48,11 @@ void remote_fixture_stage(struct fixture *fx, uint64_t bytes);
 void remote_fixture_fault(const struct fixture *fx, const char *op,
                           const char *what);
 
+/** @param fx a fixture @param point where a copy of this process is killed
+ *  @param fn what the copy does until then */
+void remote_fixture_die_at(struct fixture *fx, const char *point,
+                           void (*fn)(struct fixture *fx));
+
 /* A test with the fixture; the same over both kinds of engine. */
 #define ONE(name)                                                              \
     cmocka_unit_test_setup_teardown(name, remote_fixture_setup,                \

@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 enum {
@@ -38,20 +37,15 @@ static unsigned notes(struct fixture *fx, char name[32])
     return n;
 }
 
+static void write_it(struct fixture *fx)
+{
+    fixture_write(fx, "d/f", "text");
+}
+
 /* Writes d/f in a process that is killed when its half is noted. */
 static void killed_in_the_middle(struct fixture *fx, char name[32])
 {
-    pid_t pid = fork();
-    int status = 0;
-
-    assert_true(pid >= 0);
-    if (pid == 0) {
-        (void)setenv("SESSIONFS_CRASH", "half-noted", 1);
-        fixture_write(fx, "d/f", "text");
-        _exit(0);
-    }
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    remote_fixture_die_at(fx, "half-noted", write_it);
     assert_int_equal(notes(fx, name), 1);
 }
 
