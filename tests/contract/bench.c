@@ -178,7 +178,6 @@ static void on_started(void *arg, int64_t pid)
     run->faults += run->started || run->exited || run->closed;
     run->started++;
     run->pid = pid;
-    cond_broadcast(&run->change);
     mutex_unlock(&run->lock);
 }
 
