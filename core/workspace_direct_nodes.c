@@ -413,7 +413,10 @@ void direct_node_linked(struct direct_node *node, struct direct_node *dir,
 
     mutex_lock(&d->base.lock);
     node->wandered |= !is_in(node, dir);
-    place_locked(d, node, dir, name);
+    /* A file that this has changed first was copied up where it was. */
+    if (atomic_load(&node->lifted)) {
+        place_locked(d, node, dir, name);
+    }
     mutex_unlock(&d->base.lock);
 }
 
