@@ -10,6 +10,7 @@
 
 #include "core/cleanup.h"
 #include "core/clock.h"
+#include "core/crash.h"
 #include "core/log.h"
 #include "providers/local/layers.h"
 #include "providers/local/note.h"
@@ -104,6 +105,7 @@ static void run(void *arg)
         layers_unref(snapshots->layers, made);
         made = 0;
     }
+    crash_point("local-join-made");
     mutex_lock(&snapshots->lock);
     joint->made = made;
     joint->over = true;

@@ -9,6 +9,7 @@
 #include "providers/local/squash.h"
 
 #include "core/cleanup.h"
+#include "core/crash.h"
 #include "providers/local/below.h"
 #include "providers/local/copy.h"
 #include "providers/local/lay.h"
@@ -508,6 +509,7 @@ static int squash_tier(const struct squash_ask *ask, uint64_t *top,
     if (ask->sealed) {
         /* What comes to lie on it is made later: that nobody waits for it. */
         layers_done(ask->layers, id);
+        crash_point("local-join-begun");
     }
     rc = join(ask, &(const struct joint){id, dst, ids, count, below, all}, err);
     if (rc < 0) {

@@ -18,7 +18,9 @@ enum {
     NOW = 1000, /* The copy of what is now, as if of a key. */
     KILLS = 14,
     KILL_MOST_US = 12000,
-    CHANGES = 14
+    CHANGES = 14,
+    JOINED = 32, /* Sealed layers. */
+    LINGER_S = 20,
 };
 
 /* What another daemon begins, and is killed in. */
@@ -68,6 +70,9 @@ static void be_daemon(const struct deed *deed)
         rc = provider_snapshot_restore(bench->provider,
                                        &deed->model->box.sandbox, deed->restore,
                                        bench_limits(bench), &err);
+    }
+    if (rc == 0 && strncmp(deed->point, "local-join", 10) == 0) {
+        (void)sleep(LINGER_S); /* It is in the background. */
     }
     _exit(rc < 0 ? 1 : 0);
 }
@@ -258,6 +263,51 @@ static void a_kill_in_a_seal_leaves_all_or_nothing(void **state)
     model_end(&model);
 }
 
+static uint64_t seal(struct model *model, uint64_t key, unsigned count)
+{
+    char script[64];
+
+    (void)snprintf(script, sizeof(script), "echo %u >>f; mkdir -p d; >d/%u",
+                   (unsigned)key, (unsigned)key);
+    resume(model);
+    for (unsigned i = 0; i < count; i++) {
+        assert_int_equal(bench_sh(model->bench, &model->box, script, ""), 0);
+        (void)model_take_only(model, key++, NULL);
+    }
+    return key;
+}
+
+/* The next daemon begins anew. */
+static void a_kill_in_a_join_loses_none(void **state)
+{
+    static const char *const points[] = {"local-join-begun", "local-join-made"};
+    struct model model;
+    uint64_t key;
+
+    if (geteuid() != 0) {
+        skip(); /* Nothing is sealed there. */
+    }
+    model_still = true;
+    snapshots_seal_from(0, 0);
+    model_make(*state, &model);
+    key = seal(&model, 1, JOINED);
+    for (unsigned i = 0; i < 2; i++) {
+        const struct deed deed = {
+            .model = &model, .take = key, .point = points[i]};
+
+        copy_now(&model);
+        do_killed(&deed);
+        model_check_now(&model, NOW);
+        key = seal(&model, key + 1, 1);
+    }
+    model_copy(&model, key - 1);
+    key = seal(&model, key, 2);
+    model_check(&model, key - 3);
+    model_still = false;
+    snapshots_seal_from(2000, 64 << 20);
+    model_end(&model);
+}
+
 static void a_kill_while_what_is_shut_is_open_leaves_it_shut(void **state)
 {
     const char *const point = "local-shut-open";
@@ -289,6 +339,7 @@ int suite_snapshots_killed(void)
         cmocka_unit_test(a_kill_at_any_point_leaves_all_or_nothing),
         cmocka_unit_test(a_kill_at_any_time_leaves_all_or_nothing),
         cmocka_unit_test(a_kill_in_a_seal_leaves_all_or_nothing),
+        cmocka_unit_test(a_kill_in_a_join_loses_none),
         cmocka_unit_test(a_kill_while_what_is_shut_is_open_leaves_it_shut),
     };
 
