@@ -142,6 +142,19 @@ static void no_pause_where_the_config_says_so(void **state)
     expect_text(in("status"), "running\n");
 }
 
+/* And nobody is told so again and again. */
+static void what_cannot_be_paused_stays_as_it_is(void **state)
+{
+    (void)state;
+    configure(ONE_SECOND);
+    put_ok(in("exec"), "true");
+    (void)usleep(2500 * 1000);
+    expect_text(in("status"), "running\n");
+    expect_shell("grep -c sandbox.paus events; cat error", "0\n");
+    assert_int_equal(put(in("status"), "paused").write, EOPNOTSUPP);
+    put_ok(in("exec"), "true");
+}
+
 /* Ends the daemon in one of two ways, and starts the next. */
 static void restart(bool by_kill)
 {
@@ -166,7 +179,7 @@ static void what_was_left_running_is_told_as_it_is(void **state)
     for (by_kill = 0; by_kill < 2; by_kill++) {
         (void)e2e_setup(state);
         restart(by_kill);
-        if (mnt_local()) {
+        if (mnt_sh()) {
             expect_text(in("status"), "running\n");
             expect_shell("grep -c sandbox.processes_lost events; true", "0\n");
             put_ok(in("exec"), "true");
@@ -275,15 +288,16 @@ static void a_change_of_status_is_told_at_once(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    e2e_test(what_nobody_uses_is_paused),
-    e2e_test(a_use_keeps_awake_and_a_look_does_not),
-    e2e_test(nothing_is_paused_under_a_command),
+    e2e_test_of("pauses", what_nobody_uses_is_paused),
+    e2e_test_of("pauses", a_use_keeps_awake_and_a_look_does_not),
+    e2e_test_of("pauses", nothing_is_paused_under_a_command),
+    e2e_test_of("jsonl", what_cannot_be_paused_stays_as_it_is),
     e2e_test(no_pause_where_the_config_says_so),
     e2e_test(what_was_left_running_is_told_as_it_is),
     e2e_test(deleting_at_the_end_leaves_sessions_without_sandboxes),
     e2e_test_of("mem", files_wake_what_needs_it_unless_told_not_to),
     e2e_test_of("local", files_of_a_paused_one_are_read_without_waking_it),
-    e2e_test(a_change_of_status_is_told_at_once),
+    e2e_test_of("pauses", a_change_of_status_is_told_at_once),
 };
 
 E2E_MAIN(tests)

@@ -148,37 +148,6 @@ void mnt_running(void)
     expect_text(in("status"), "running\n");
 }
 
-static void fault_write(const char *id, const char *op, const char *what)
-{
-    char path[2 * MNT_PATH_SIZE];
-
-    (void)snprintf(path, sizeof(path), "%s/%s@%s", mnt.control, op, id);
-    if (what) {
-        put_ok(path, what);
-    } else {
-        (void)unlink(path);
-    }
-}
-
-void mnt_fault(const char *id, const char *op, const char *what)
-{
-    static const char *const ops[] = {
-        "create",  "resume",    "pause",       "destroy",  "status", "exec",
-        "stat",    "list",      "create_file", "make_dir", "remove", "rename",
-        "symlink", "read_link", "set_attr",    "read",     "write",  "link",
-        "statfs",  "tree",      "get",         "put",
-    };
-    size_t i;
-
-    if (op) {
-        fault_write(id, op, what);
-        return;
-    }
-    for (i = 0; i < ARRAY_SIZE(ops); i++) {
-        fault_write(id, ops[i], what);
-    }
-}
-
 /* In the child: becomes the daemon. */
 static NORETURN void daemon_exec(int ready)
 {
@@ -539,7 +508,8 @@ static int tests_run(const char *name, const struct CMUnitTest *tests,
         const char *only = tests[i].initial_state;
 
         if (!only || strcmp(only, mnt.provider) == 0 ||
-            (strcmp(only, "sh") == 0 && mnt_sh())) {
+            (strcmp(only, "sh") == 0 && mnt_sh()) ||
+            (strcmp(only, "pauses") == 0 && !mnt_scripts())) {
             mine[n++] = tests[i];
         }
     }

@@ -62,7 +62,7 @@ int e2e_teardown(void **state);
 
 #define e2e_test(f) cmocka_unit_test_setup_teardown(f, e2e_setup, e2e_teardown)
 /* A test of what one provider alone can: "local" or "mem"; or "sh": all that
- * have a shell. */
+ * have a shell; "pauses": all that can pause. */
 #define e2e_test_of(provider, f)                                               \
     cmocka_unit_test_prestate_setup_teardown(f, e2e_setup, e2e_teardown,       \
                                              (void *)(uintptr_t)(provider))
@@ -133,7 +133,8 @@ const char *mnt_needs(void);
 bool mnt_scripts(void);
 
 /**
- * Tells the mem provider to misbehave.
+ * Tells the mem provider to misbehave; the program behind `jsonl` can be stuck,
+ * in all that it does, in `create`, or in what is done by commands.
  *
  * @param id   in which session
  * @param op   which call; NULL: all

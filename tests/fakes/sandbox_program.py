@@ -9,6 +9,9 @@ says is refused with the code `schema`.
 
 FAKE_ROOT      where sandboxes lie
 FAKE_LOG       a file that gets each request's method
+
+While there is a file faults/METHOD@SESSION in FAKE_ROOT, requests of that kind
+for the sandbox of that session are not answered.
 """
 import base64
 import json
@@ -19,6 +22,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 
 sys.dont_write_bytecode = True  # The sources are not ours to add to.
 
@@ -44,6 +48,19 @@ def state_of(params):
     return json.loads(params["session"]["provider_state_json"])
 
 
+def session_of(params):
+    """The id of the session that a request is about, where it tells."""
+    if "session" in params:
+        return state_of(params)["for"]
+    return params.get("metadata", {}).get("tags", {}).get("session")
+
+
+def wait_while_stuck(method, params):
+    path = os.path.join(ROOT, "faults", f"{method}@{session_of(params)}")
+    while os.path.exists(path):
+        time.sleep(0.01)
+
+
 def place(params, name="path"):
     """A path of the sandbox as one of this machine."""
     cwd = params["session"].get("cwd") or state_of(params)["dir"]
@@ -62,7 +79,7 @@ def do_open(params, _send):
     if cwd:
         cwd = os.path.join(where, cwd.lstrip("/"))
     # As Python writes what is no UTF-8; it must come back as it is.
-    state = {"dir": where, "odd": "\udcff\u00e9"}
+    state = {"dir": where, "for": session_of(params), "odd": "\udcff\u00e9"}
     return {"id": os.path.basename(where), "cwd": cwd or where,
             "provider_session_id": None, "capabilities": {"exec": True},
             "provider_state_json": json.dumps(state), "more": [1.5, "\udc80"]}
@@ -202,6 +219,7 @@ def handle(request, send):
         check_request(request)
     except Bad as bad:
         raise Refusal("schema", str(bad)) from None
+    wait_while_stuck(method, request["params"])
     return METHODS[method](request["params"], send)
 
 
