@@ -73,8 +73,10 @@ extern const char over_stat[];
 /* And the most bytes of entries, which follow in a directory: `d` before them
  * and `e` behind them. */
 extern const char over_look[];
-extern const char over_list[]; /* The directory alone. */
-extern const char over_tree[]; /* The directory, and the most bytes. */
+extern const char over_list[];  /* The directory, and the most bytes. */
+extern const char over_names[]; /* The directory. */
+extern const char over_named[]; /* The same; its input is names. */
+extern const char over_tree[];  /* The directory, and the most bytes. */
 extern const char over_create[];
 extern const char over_make_dir[];
 extern const char over_remove[];
@@ -90,6 +92,25 @@ extern const char over_get[];
 extern const char over_get_many[]; /* The most bytes, and then paths. */
 extern const char over_put[];
 extern const char over_append[];
+
+/* ---- Listings: files_over_exec_list.c ---- */
+
+/* How a long listing is told. Changed by tests alone. */
+struct over_pieces {
+    size_t bytes; /* More of them come in pieces, */
+    size_t names; /* of so many names each. */
+};
+extern struct over_pieces over_pieces;
+
+int over_list_path(struct provider *provider, const struct sandbox *sandbox,
+                   const char *path, const struct limits *limits,
+                   provider_entry_fn *fn, void *arg, struct err *err);
+int over_look_path(struct provider *provider, const struct sandbox *sandbox,
+                   const char *path, const struct limits *limits,
+                   struct provider_look *look, struct err *err);
+int over_tree_path(struct provider *provider, const struct sandbox *sandbox,
+                   const char *path, size_t most, const struct limits *limits,
+                   provider_tree_fn *fn, void *arg, struct err *err);
 
 /* ---- Data: files_over_exec_data.c ---- */
 

@@ -20,12 +20,20 @@ const char over_stat[] = PLACE "[ \"$2\" ] || f=.\n"
                                "there \"$f\"\n"
                                "show \"$f\"\n";
 
-/* The entries of the directory that one is in. */
-#define ENTRIES                                                                \
+/* How entries are told: whether find can do it by itself. */
+#define HOW                                                                    \
+    "g=\n"                                                                     \
     "if find . -prune -printf " G " >/dev/null 2>&1; then\n"                   \
-    "    find . -mindepth 1 -maxdepth 1 -printf " G " 2>/dev/null\n"           \
+    "    g=find\n"                                                             \
     "else\n"                                                                   \
     "    command -v stat >/dev/null || exit $EOPNOTSUPP\n"                     \
+    "fi\n"
+
+/* The entries of the directory that one is in. */
+#define ENTRIES                                                                \
+    "if [ \"$g\" ]; then\n"                                                    \
+    "    find . -mindepth 1 -maxdepth 1 -printf " G " 2>/dev/null\n"           \
+    "else\n"                                                                   \
     "    find . ! -name . -prune -exec stat -c " F " {} + 2>/dev/null\n"       \
     "fi"
 
@@ -33,25 +41,34 @@ const char over_look[] = PLACE "[ \"$2\" ] || f=.\n"
                                "there \"$f\"\n"
                                "show \"$f\"\n"
                                "isdir \"$f\" && [ -r \"$f\" ] &&\n"
-                               "    cd \"$f\" 2>/dev/null || exit 0\n"
+                               "    cd \"$f\" 2>/dev/null || exit 0\n" HOW
                                "echo d\n" ENTRIES " | head -c \"$3\"\n"
                                "echo e\n"
                                "exit 0\n";
 
-const char over_list[] =
-    "go \"$1\"\n"
-    "[ -r . ] && [ -x . ] || exit $EACCES\n" ENTRIES "\nexit 0\n";
+/* Into a directory that is listed. */
+#define LISTED                                                                 \
+    "go \"$1\"\n"                                                              \
+    "[ -r . ] && [ -x . ] || exit $EACCES\n"
+
+const char over_list[] = LISTED HOW ENTRIES " | head -c \"$2\"\nexit 0\n";
+
+const char over_names[] =
+    LISTED "command -v xargs >/dev/null || exit $EOPNOTSUPP\n"
+           "find . -prune -print0 >/dev/null 2>&1 || exit $EOPNOTSUPP\n"
+           "find . ! -name . -prune -print0 2>/dev/null\n"
+           "exit 0\n";
+
+const char over_named[] = LISTED "xargs -0 stat -c " F " 2>/dev/null\n"
+                                 "exit 0\n";
 
 const char over_tree[] =
-    "go \"$1\"\n"
-    "[ -r . ] && [ -x . ] || exit $EACCES\n"
-    "if find . -prune -printf " G " >/dev/null 2>&1; then\n"
-    "    find . -mindepth 1 -printf " G " 2>/dev/null\n"
-    "else\n"
-    "    command -v stat >/dev/null || exit $EOPNOTSUPP\n"
-    "    find . ! -name . -exec stat -c " F " {} + 2>/dev/null\n"
-    "fi | head -c \"$2\"\n"
-    "exit 0\n";
+    LISTED HOW "if [ \"$g\" ]; then\n"
+               "    find . -mindepth 1 -printf " G " 2>/dev/null\n"
+               "else\n"
+               "    find . ! -name . -exec stat -c " F " {} + 2>/dev/null\n"
+               "fi | head -c \"$2\"\n"
+               "exit 0\n";
 
 /* $3: the umask; $4: a mode that it cannot give, or none. */
 const char over_create[] = PLACE "is \"$f\" && exit $EEXIST\n"

@@ -77,7 +77,8 @@ enum provider_attr {
 struct provider_files {
     int (*stat)(struct provider *, const struct sandbox *, const char *path,
                 const struct limits *, struct stat *out, struct err *);
-    /* Names with attributes, `.` and `..` left out: one round trip. */
+    /* Names with attributes, `.` and `..` left out: one round trip. A long
+     * listing may take several, each of which has the time of the first. */
     int (*list)(struct provider *, const struct sandbox *, const char *path,
                 const struct limits *, provider_entry_fn *, void *arg,
                 struct err *);

@@ -10,14 +10,14 @@
 #include <time.h>
 
 enum {
-    BUCKETS = 4096, /* A power of two. */
-    /* Names of one tree; about 250 bytes each. */
-    NAMES_MOST = 65536,
+    BUCKETS = 16384, /* A power of two. */
+    /* Names of one tree, about 250 bytes each; find reads 100,000 at first. */
+    NAMES_MOST = 131072,
 };
 
 /* Names of all trees of this process: nobody's grows beyond. */
 static atomic_size_t all_names;
-static const size_t all_names_most = 4 * NAMES_MOST;
+static const size_t all_names_most = (size_t)2 * NAMES_MOST;
 
 struct known_dir;
 
@@ -510,6 +510,9 @@ void remote_cache_add(struct remote_cache *cache,
     dir = find_dir(cache, path, strlen(path));
     if (is_telling(cache, dir, moment)) {
         put(cache, dir, entry->name, &entry->attr, clock_ms() + cache->keep_ms);
+        if (dir->n > REMOTE_LISTED_MOST) { /* What is read of it is kept. */
+            dir->telling = 0;
+        }
     }
     mutex_unlock(&cache->lock);
 }

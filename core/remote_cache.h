@@ -17,7 +17,7 @@
 
 enum {
     /* Names of a directory that is listed where only some are wanted, or once
-     * more because time has passed. */
+     * more because time has passed, and that is kept as a whole. */
     REMOTE_LISTED_MOST = 20000
 };
 

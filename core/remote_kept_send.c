@@ -61,9 +61,23 @@ bool remote_is_of_all(int rc)
     }
 }
 
+/* Whether one was refused before: what is so once may be so for a moment. They
+ * are sent in order, each once a round. */
+static bool is_refused_again(struct remote *r, uint64_t n)
+{
+    bool again;
+
+    mutex_lock(&r->base.lock);
+    again = n <= r->kept_tried;
+    r->kept_tried = again ? r->kept_tried : n;
+    mutex_unlock(&r->base.lock);
+    return again;
+}
+
 /* Whether it will not get better by waiting: the engine answers, and has said
- * what is wrong with this file, or has failed it again and again. */
-static bool is_for_good(struct remote *r, int rc, const struct limits *limits)
+ * twice what is wrong with this file, or has failed it again and again. */
+static bool is_for_good(struct remote *r, uint64_t n, int rc,
+                        const struct limits *limits)
 {
     struct err unused = ERR_INIT;
     struct stat attr;
@@ -86,7 +100,7 @@ static bool is_for_good(struct remote *r, int rc, const struct limits *limits)
         }
         break;
     default:
-        if (remote_is_of_all(rc)) {
+        if (remote_is_of_all(rc) || !is_refused_again(r, n)) {
             return false;
         }
     }
@@ -136,7 +150,7 @@ static int send_one(struct remote *r, int dir, uint64_t n,
     if (rc == 0) {
         rc = send_kept(r, kept, limits, err);
         fate = rc == 0 ? WS_SENT : kept->stage.changed ? WS_KEPT : WS_BESIDE;
-        if (fate == WS_KEPT && is_for_good(r, rc, limits)) {
+        if (fate == WS_KEPT && is_for_good(r, n, rc, limits)) {
             fate = put_aside(r, kept, limits, err);
         }
     }

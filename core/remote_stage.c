@@ -99,7 +99,8 @@ static int wait_to_enter(struct remote *r, struct remote_node *node,
 
     *made = false;
     mutex_lock(&r->base.lock);
-    while (rc == 0 && node->stage && !may_enter(node->stage, how)) {
+    while (rc == 0 && ((node->stage && !may_enter(node->stage, how)) ||
+                       remote_is_moving(r, node))) {
         rc = remote_wait(r, limits, err);
     }
     if (rc == 0 && node->stage) {

@@ -68,6 +68,7 @@ struct remote_load {
     struct list link; /* r->loads */
     const char *path;
     bool tree;
+    bool large; /* Nobody who wants one name waits for all of them. */
 };
 
 /* The length of a path's directory. */
@@ -96,9 +97,10 @@ static bool is_coming(struct remote *r, const char *dir, size_t len)
         const struct remote_load *load =
             container_of(node, struct remote_load, link);
 
-        if (load->tree ? lies_in(dir, len, load->path)
-                       : strlen(load->path) == len &&
-                             strncmp(load->path, dir, len) == 0) {
+        if (!load->large &&
+            (load->tree ? lies_in(dir, len, load->path)
+                        : strlen(load->path) == len &&
+                              strncmp(load->path, dir, len) == 0)) {
             return true;
         }
     }
@@ -201,42 +203,64 @@ struct teller {
     const char *path; /* That was asked for. */
     provider_entry_fn *fn;
     void *arg;
+    struct remote_load *load; /* Or NULL. */
+    size_t told;
     char dir[REMOTE_PATH_SIZE]; /* Of a tree: the last one that was told, */
     bool known;                 /* and whether it was told as a directory. */
     char **dirs;                /* All that were. */
     size_t n, room;
 };
 
+/* Lets go who waits for a directory that turns out to be large. */
+static void count_told(struct teller *teller)
+{
+    if (teller->load && ++teller->told == REMOTE_LISTED_MOST) {
+        mutex_lock(&teller->r->base.lock);
+        teller->load->large = true;
+        cond_broadcast(&teller->r->turn);
+        mutex_unlock(&teller->r->base.lock);
+    }
+}
+
 static int take_entry(void *arg, const struct provider_entry *entry)
 {
-    const struct teller *teller = arg;
+    struct teller *teller = arg;
 
     if (!is_entry(entry)) {
         return 0;
     }
+    count_told(teller);
     remote_cache_add(teller->r->cache, &teller->moment, teller->path, entry);
     return teller->fn ? teller->fn(teller->arg, entry) : 0;
 }
 
-static int list(struct remote *r, const char *path, const struct limits *limits,
-                provider_entry_fn *fn, void *arg, struct err *err)
+static int tell_list(struct teller *teller, const struct limits *limits,
+                     struct err *err)
 {
-    struct teller teller = {.r = r, .path = path, .fn = fn, .arg = arg};
+    struct remote *r = teller->r;
     bool keep;
     int rc = remote_begin(r, limits, err);
 
     if (rc < 0) {
         return rc;
     }
-    teller.moment = remote_cache_moment(r->cache);
-    keep = remote_cache_begin(r->cache, &teller.moment, path);
-    rc = r->files->list(r->provider, &r->sandbox, path, limits, take_entry,
-                        &teller, err);
+    teller->moment = remote_cache_moment(r->cache);
+    keep = remote_cache_begin(r->cache, &teller->moment, teller->path);
+    rc = r->files->list(r->provider, &r->sandbox, teller->path, limits,
+                        take_entry, teller, err);
     rc = (int)remote_end(r, rc, err);
     if (rc == 0 && keep) {
-        remote_cache_whole(r->cache, &teller.moment, path);
+        remote_cache_whole(r->cache, &teller->moment, teller->path);
     }
     return rc;
+}
+
+static int list(struct remote *r, const char *path, const struct limits *limits,
+                provider_entry_fn *fn, void *arg, struct err *err)
+{
+    struct teller teller = {.r = r, .path = path, .fn = fn, .arg = arg};
+
+    return tell_list(&teller, limits, err);
 }
 
 /* Notes a directory of a tree, whose entries follow. */
@@ -362,7 +386,10 @@ static int load(struct remote *r, const char *dir, const struct limits *limits,
         end_load(r, &load, rc == -E2BIG);
         return rc == 0 ? 1 : list(r, dir, limits, fn, arg, err);
     }
-    rc = list(r, path, limits, fn, arg, err);
+    rc = tell_list(
+        &(struct teller){
+            .r = r, .path = path, .fn = fn, .arg = arg, .load = &load},
+        limits, err);
     end_load(r, &load, false);
     return rc;
 }

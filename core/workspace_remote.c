@@ -14,6 +14,7 @@
 enum {
     KEEP_MS = 1000, /* How long an answer of the engine holds. */
     AHEAD_THREADS = 8,
+    LIST_THREADS = 8, /* Directories that are told at one time. */
 };
 
 /* Of one tree, where nobody says otherwise. */
@@ -47,6 +48,7 @@ static void free_copies(struct remote *r)
 static void free_parts(struct remote *r)
 {
     workers_free(r->ahead);
+    workers_free(r->listers);
     remote_aside_done(r);
     remote_nodes_done(r);
     remote_cache_free(r->cache);
@@ -432,8 +434,9 @@ static int make_parts(struct remote *r, const struct sandbox *sandbox)
     r->cache = remote_cache_new(KEEP_MS);
     r->data = remote_data_new(sandbox->dir, r->view.cache_bytes, KEEP_MS);
     r->ahead = workers_new(AHEAD_THREADS);
-    return !r->cache || !r->data || !r->ahead || copy_sandbox(r, sandbox) < 0 ||
-                   remote_nodes_init(r) < 0
+    r->listers = workers_new(LIST_THREADS);
+    return !r->cache || !r->data || !r->ahead || !r->listers ||
+                   copy_sandbox(r, sandbox) < 0 || remote_nodes_init(r) < 0
                ? -ENOMEM
                : 0;
 }

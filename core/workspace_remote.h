@@ -32,6 +32,7 @@ struct remote_node {
     uint64_t theirs; /* The engine's number; 0: not known, or none. */
     struct remote_stage *stage; /* What is not sent yet; NULL: all is. */
     unsigned opens;             /* Handles. */
+    unsigned moving;            /* Renames of the directory, under way. */
     struct remote_node *next;
     struct remote_node *parent; /* Referenced; NULL: the root. */
     char *name;
@@ -57,9 +58,10 @@ struct remote {
     struct remote_node root;
     struct remote_cache *cache;
     struct remote_data *data;
-    struct workers *ahead; /* Fetch what is not asked for yet; freed first. */
-    struct cancel end;     /* Of what they do. */
-    atomic_int aside;      /* The directory of what was put aside; -1: none. */
+    struct workers *ahead;   /* Fetch what is not asked for yet; freed first. */
+    struct workers *listers; /* Have directories told; freed first, too. */
+    struct cancel end;       /* Of what they do. */
+    atomic_int aside; /* The directory of what was put aside; -1: none. */
 
     /* By base.lock. */
     struct list loads;   /* Of directories that are being told. */
@@ -75,6 +77,7 @@ struct remote {
     atomic_bool halves_clean; /* Or somebody has tried: remote_halves.h. */
     bool sends_kept;          /* Somebody sends what is kept. */
     unsigned kept_rounds;     /* How often that failed, one after another. */
+    uint64_t kept_tried;      /* The last one that was refused. */
     struct remote_node **buckets;
     size_t n_buckets; /* A power of two. */
     size_t n_nodes;
@@ -161,6 +164,36 @@ MUST_USE int remote_attr(struct remote *r, const char *path,
 MUST_USE int remote_list(struct remote *r, const char *dir,
                          const struct limits *limits, provider_entry_fn *fn,
                          void *arg, struct err *err);
+
+/* ---- Renames of directories: remote_moves.c ---- */
+
+/**
+ * Begins a rename of a node: of a directory, nobody sends what lies below it
+ * meanwhile, since that would go to the old path.
+ *
+ * @param node   moves, with all below it; NULL or a file is fine
+ * @param limits deadline and token
+ * @param err    filled on failure
+ * @return 0, and remote_move_end() follows; -ETIMEDOUT, -ECANCELED
+ */
+MUST_USE int remote_move_begin(struct remote_node *node,
+                               const struct limits *limits, struct err *err);
+/** @param node as given to remote_move_begin() */
+void remote_move_end(struct remote_node *node);
+/** @param r its lock is held @param node a node @return whether a directory
+ *  that it lies in is being renamed */
+bool remote_is_moving(const struct remote *r, const struct remote_node *node)
+    REQUIRES(r->base.lock);
+/**
+ * Whether a node has been moved, or is being moved now, which is waited for.
+ *
+ * @param node   a node
+ * @param path   that it had
+ * @param limits deadline and token
+ * @return whether it has another path by now
+ */
+bool remote_has_moved(struct remote_node *node, const char *path,
+                      const struct limits *limits);
 
 /* ---- Content: remote_read.c ---- */
 

@@ -3,6 +3,7 @@
 
 #include "core/array.h"
 #include "core/clock.h"
+#include "core/workers.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -10,9 +11,15 @@
 #include <string.h>
 
 enum {
-    /* How long attributes of a listing hold while it is told, of a directory
-     * that is too large to be listed again and again. */
-    TELL_MS = 60 * 1000
+    /* How long attributes hold that are told to a reader, of a directory that
+     * is too large to be listed again and again: programs read all its names,
+     * or 100,000, before they ask for one of them. */
+    TELL_MS = 60 * 1000,
+    SLICE_MS = 250,      /* How often a wait looks at its token. */
+    LIST_MS = 60 * 1000, /* For the engine's answers to a listing, or to each
+                          * piece of a long one. */
+    READY = 256,         /* Entries that are told together. */
+    DOTS_MS = 5000,      /* Until `.` and `..` are told without any. */
 };
 
 struct entry {
@@ -21,14 +28,31 @@ struct entry {
     bool theirs; /* The engine told it. */
 };
 
-/* A listing is taken whole at offset 0, so it tells each entry once. */
-struct remote_dir {
-    struct ws_dir base;
+/* A listing, taken whole at offset 0, so it tells each entry once. The engine
+ * tells it to a thread of its own; what has come can be read meanwhile, as the
+ * kernel waits for no answer for long. */
+struct listing {
+    struct remote *r;
+    const struct remote_node *node; /* Only compared with others. */
+    struct cancel cancel;
+    struct remote_moment moment;
+    char *path;
+
     struct mutex lock; /* For all below. */
+    struct cond more;
     struct entry *entries;
     size_t n, room;
-    struct remote_moment moment; /* When it was listed. */
-    bool listed;
+    size_t ready;   /* May be told. */
+    size_t offered; /* Are kept by the cache, of a large one. */
+    bool over;      /* Nothing more comes, */
+    struct err why; /* as something went wrong. */
+    unsigned refs;
+};
+
+struct remote_dir {
+    struct ws_dir base;
+    struct mutex lock;       /* For all below. */
+    struct listing *listing; /* NULL: none was asked for. */
 };
 
 static struct remote_dir *dir_of(struct ws_dir *dir)
@@ -55,19 +79,41 @@ int remote_opendir(struct ws_node *node, const struct ws_ctx *ctx,
     return 0;
 }
 
-static void free_entries(struct entry *entries, size_t n)
+static void listing_unref(struct listing *list)
 {
-    for (size_t i = 0; i < n; i++) {
-        free(entries[i].name);
+    bool last;
+
+    mutex_lock(&list->lock);
+    last = --list->refs == 0;
+    mutex_unlock(&list->lock);
+    if (!last) {
+        return;
     }
-    free(entries);
+    for (size_t i = 0; i < list->n; i++) {
+        free(list->entries[i].name);
+    }
+    free(list->entries);
+    free(list->path);
+    cond_done(&list->more);
+    mutex_done(&list->lock);
+    cancel_done(&list->cancel);
+    free(list);
+}
+
+/* Nobody reads it any more. */
+static void listing_leave(struct listing *list)
+{
+    if (list) {
+        cancel_fire(&list->cancel);
+        listing_unref(list);
+    }
 }
 
 void remote_closedir(struct ws_dir *base)
 {
     struct remote_dir *dir = dir_of(base);
 
-    free_entries(dir->entries, dir->n);
+    listing_leave(dir->listing);
     mutex_done(&dir->lock);
     free(dir);
 }
@@ -82,7 +128,9 @@ int remote_fsyncdir(struct ws_dir *dir, bool data_only,
     return 0; /* Nothing is held back here. */
 }
 
-static int add(struct remote_dir *list, const struct provider_entry *entry,
+/* ---- Listing ---- */
+
+static int add(struct listing *list, const struct provider_entry *entry,
                bool theirs)
 {
     void *wide =
@@ -103,10 +151,20 @@ static int add(struct remote_dir *list, const struct provider_entry *entry,
 
 static int gather(void *arg, const struct provider_entry *entry)
 {
-    return add(arg, entry, true);
+    struct listing *list = arg;
+    int rc;
+
+    mutex_lock(&list->lock);
+    rc = add(list, entry, true);
+    if (list->n % READY == 0) {
+        list->ready = list->n;
+        cond_broadcast(&list->more);
+    }
+    mutex_unlock(&list->lock);
+    return rc;
 }
 
-static bool is_listed(const struct remote_dir *list, const char *name)
+static bool is_listed(const struct listing *list, const char *name)
 {
     for (size_t i = 0; i < list->n; i++) {
         if (strcmp(list->entries[i].name, name) == 0) {
@@ -116,10 +174,15 @@ static bool is_listed(const struct remote_dir *list, const char *name)
     return false;
 }
 
-/* Adds files that the engine does not have yet. */
-static int gather_fresh(struct remote *r, const struct remote_node *dir,
-                        struct remote_dir *list)
+static int gather_more(void *arg, const struct provider_entry *entry)
 {
+    return is_listed(arg, entry->name) ? 0 : add(arg, entry, false);
+}
+
+/* Adds files that the engine does not have yet. */
+static int gather_fresh(struct listing *list)
+{
+    struct remote *r = list->r;
     int rc = 0;
 
     mutex_lock(&r->base.lock);
@@ -131,120 +194,253 @@ static int gather_fresh(struct remote *r, const struct remote_node *dir,
                                              .attr = stage->attr};
 
         if (rc == 0 && stage->fresh && !stage->orphan &&
-            stage->node->parent == dir && !is_listed(list, entry.name)) {
-            rc = add(list, &entry, false);
+            stage->node->parent == list->node) {
+            rc = gather_more(list, &entry);
         }
     }
     mutex_unlock(&r->base.lock);
     return rc;
 }
 
-static int gather_more(void *arg, const struct provider_entry *entry)
+/* In a thread of its own, or not. */
+static void run_listing(void *arg)
 {
-    return is_listed(arg, entry->name) ? 0 : add(arg, entry, false);
+    struct listing *list = arg;
+    struct remote *r = list->r;
+    const struct limits limits = {.deadline_ms = clock_deadline(LIST_MS),
+                                  .cancel = &list->cancel};
+    struct err err = ERR_INIT;
+    int rc = remote_list(r, list->path, &limits, gather, list, &err);
+
+    mutex_lock(&list->lock);
+    if (rc == 0 &&
+        (gather_fresh(list) < 0 ||
+         (!list->path[0] && remote_aside_list(r, gather_more, list) < 0))) {
+        (void)err_no_memory(&err);
+    }
+    list->why = err;
+    list->ready = list->n;
+    list->over = true;
+    cond_broadcast(&list->more);
+    mutex_unlock(&list->lock);
+    listing_unref(list);
+}
+static struct listing *listing_new(struct remote_node *node, struct err *err)
+{
+    struct remote *r = remote_tree(node);
+    struct listing *list = calloc(1, sizeof(*list));
+    struct remote_path path;
+    int rc = list ? remote_path(node, NULL, &path, err) : err_no_memory(err);
+
+    if (rc == 0) {
+        list->path = strdup(path.text);
+        rc = list->path ? cancel_init(&list->cancel, err) : err_no_memory(err);
+    }
+    if (rc < 0) {
+        free(list ? list->path : NULL);
+        free(list);
+        return NULL;
+    }
+    list->r = r;
+    list->node = node;
+    list->moment = remote_cache_moment(r->cache);
+    mutex_init(&list->lock);
+    cond_init(&list->more);
+    list->refs = 2; /* The handle's, and that of who lists. */
+    return list;
 }
 
-/* Takes a new listing; no lock is held during the call. */
-static int list(struct remote_dir *dir, const struct ws_ctx *ctx,
-                struct err *err)
+/* Begins a new listing. */
+static int list(struct remote_dir *dir, struct err *err)
 {
     struct remote_node *node = remote_node_of(dir->base.node);
-    struct remote *r = remote_tree(node);
-    struct remote_dir found = {.entries = NULL};
-    struct remote_path path;
-    int rc = remote_path(node, NULL, &path, err);
+    struct listing *list = listing_new(node, err);
+    struct listing *old;
 
-    if (rc < 0) {
-        return rc;
+    if (!list) {
+        return -err->code;
     }
-    found.moment = remote_cache_moment(r->cache);
-    rc = remote_list(r, path.text, &ctx->limits, gather, &found, err);
-    if (rc == 0 &&
-        (gather_fresh(r, node, &found) < 0 ||
-         (node == &r->root && remote_aside_list(r, gather_more, &found) < 0))) {
-        rc = err_no_memory(err);
-    }
-    if (rc < 0) {
-        free_entries(found.entries, found.n);
-        return rc;
+    if (workers_run(list->r->listers, run_listing, list) < 0) {
+        run_listing(list);
     }
     mutex_lock(&dir->lock);
-    free_entries(dir->entries, dir->n);
-    dir->entries = found.entries;
-    dir->n = found.n;
-    dir->room = found.room;
-    dir->moment = found.moment;
-    dir->listed = true;
+    old = dir->listing;
+    dir->listing = list;
     mutex_unlock(&dir->lock);
+    listing_leave(old);
     return 0;
 }
 
-/* Whoever is told of a file asks for its attributes next. Of a large directory
- * not all are kept, nor for so long. */
-static void offer(struct remote_dir *dir, const char *path,
-                  const struct entry *entry)
+static bool is_over(struct listing *list)
 {
-    struct remote *r = remote_tree(remote_node_of(dir->base.node));
-    struct remote_moment moment = dir->moment;
-    char full[REMOTE_PATH_SIZE];
-    struct stat attr;
-    int n = snprintf(full, sizeof(full), "%s%s%s", path, path[0] ? "/" : "",
-                     entry->name);
+    bool over;
 
-    moment.at_ms = clock_ms();
-    if (n < (int)sizeof(full) && entry->theirs &&
-        moment.at_ms - dir->moment.at_ms < TELL_MS &&
-        remote_cache_find(r->cache, full, &attr) == REMOTE_UNKNOWN) {
-        remote_cache_learn(r->cache, &moment, full, &entry->attr);
+    mutex_lock(&list->lock);
+    over = list->over;
+    mutex_unlock(&list->lock);
+    return over;
+}
+
+/* Waits until there is an entry at an index, or there will be none. */
+static int wait_for(struct listing *list, size_t index,
+                    const struct limits *limits, struct err *err)
+{
+    int rc = 0;
+
+    mutex_lock(&list->lock);
+    while (rc == 0 && !list->over && list->ready <= index) {
+        int64_t until = clock_deadline(SLICE_MS);
+
+        (void)cond_wait(&list->more, &list->lock,
+                        limits->deadline_ms < until ? limits->deadline_ms
+                                                    : until);
+        rc = limits_check(limits, "the listing takes too long", err);
+    }
+    if (list->ready > index || (list->over && !list->why.code)) {
+        err_clear(err);
+        rc = 0;
+    } else if (rc == 0) {
+        *err = list->why;
+        rc = -list->why.code;
+    }
+    mutex_unlock(&list->lock);
+    return rc;
+}
+
+/* The same before `.` and `..` are told, which are there in any case: a
+ * directory that takes long to begin has more time for what follows. */
+static int wait_for_first(struct listing *list, const struct limits *limits,
+                          struct err *err)
+{
+    const int64_t until = clock_deadline(DOTS_MS);
+    struct limits mine = *limits;
+    int rc;
+
+    mine.deadline_ms =
+        until < limits->deadline_ms ? until : limits->deadline_ms;
+    rc = wait_for(list, 0, &mine, err);
+    if (rc == -ETIMEDOUT && !is_over(list) &&
+        clock_ms() < limits->deadline_ms) {
+        err_clear(err);
+        rc = 0;
+    }
+    return rc;
+}
+
+/* ---- Telling ---- */
+
+/* The next entry that was told and is not offered, of a directory that is
+ * large. Its name stays where it is. */
+static bool next_offer(struct listing *list, size_t told, struct entry *out)
+{
+    bool more;
+
+    mutex_lock(&list->lock);
+    more = list->n > REMOTE_LISTED_MOST && list->offered < told;
+    if (more) {
+        *out = list->entries[list->offered];
+        list->offered++;
+    }
+    mutex_unlock(&list->lock);
+    return more;
+}
+
+/* Whoever is told of a file asks for its attributes next, or when all were
+ * told. */
+static void offer(struct listing *list, size_t told)
+{
+    struct remote_moment moment = list->moment;
+    char full[REMOTE_PATH_SIZE];
+    struct entry entry;
+
+    moment.at_ms = clock_ms() + TELL_MS;
+    while (next_offer(list, told, &entry)) {
+        int n = snprintf(full, sizeof(full), "%s%s%s", list->path,
+                         list->path[0] ? "/" : "", entry.name);
+
+        if (n < (int)sizeof(full) && entry.theirs) {
+            remote_cache_learn(list->r->cache, &moment, full, &entry.attr);
+        }
     }
 }
 
-/* Tells the entry at an index, where "." is 0 and ".." 1. */
-static bool tell(struct remote_dir *dir, size_t index, ws_entry_fn *fn,
-                 void *arg)
+/* The entry at an index, whose name stays where it is; false: not yet, or
+ * none. */
+static bool entry_at(struct listing *list, size_t index, struct entry *out)
 {
-    struct remote_node *node = remote_node_of(dir->base.node);
+    bool there;
+
+    mutex_lock(&list->lock);
+    there = index < list->ready;
+    if (there) {
+        *out = list->entries[index];
+    }
+    mutex_unlock(&list->lock);
+    return there;
+}
+
+/* Tells the entry at an index, where "." is 0 and ".." 1. No lock is held: who
+ * is told may ask for more. */
+static bool tell(struct remote_node *node, struct listing *list, size_t index,
+                 ws_entry_fn *fn, void *arg)
+{
     struct stat attr = {.st_mode = S_IFDIR, .st_ino = node->base.ino};
     const char *name = index ? ".." : ".";
+    struct entry entry;
 
     if (index >= 2) {
-        const struct entry *entry = &dir->entries[index - 2];
-
-        name = entry->name;
-        attr.st_mode = entry->attr.st_mode & S_IFMT;
-        attr.st_ino = remote_ino(node, name, entry->attr.st_ino);
+        if (!entry_at(list, index - 2, &entry)) {
+            return false;
+        }
+        name = entry.name;
+        attr.st_mode = entry.attr.st_mode & S_IFMT;
+        attr.st_ino = remote_ino(node, name, entry.attr.st_ino);
     }
     return fn(arg, name, &attr, (off_t)index + 1);
+}
+
+/* The listing of a handle, begun where it must be, with a reference. */
+static int take(struct remote_dir *dir, off_t offset, struct listing **out,
+                struct err *err)
+{
+    bool listed;
+    int rc;
+
+    mutex_lock(&dir->lock);
+    listed = dir->listing && offset != 0;
+    mutex_unlock(&dir->lock);
+    rc = listed ? 0 : list(dir, err);
+    if (rc < 0) {
+        return rc;
+    }
+    mutex_lock(&dir->lock);
+    *out = dir->listing;
+    mutex_lock(&dir->listing->lock);
+    dir->listing->refs++;
+    mutex_unlock(&dir->listing->lock);
+    mutex_unlock(&dir->lock);
+    return 0;
 }
 
 int remote_readdir(struct ws_dir *base, off_t offset, ws_entry_fn *fn,
                    void *arg, const struct ws_ctx *ctx, struct err *err)
 {
-    struct remote_dir *dir = dir_of(base);
+    struct remote_node *node = remote_node_of(base->node);
     size_t index = (size_t)offset;
-    struct remote_path path;
-    struct err unused = ERR_INIT;
-    bool listed, offers;
+    struct listing *list = NULL;
+    int rc = take(dir_of(base), offset, &list, err);
 
-    mutex_lock(&dir->lock);
-    listed = dir->listed && offset != 0;
-    mutex_unlock(&dir->lock);
-    if (!listed) {
-        int rc = list(dir, ctx, err);
-
-        if (rc < 0) {
-            return rc;
-        }
+    if (rc < 0) {
+        return rc;
     }
-    offers = remote_path(remote_node_of(base->node), NULL, &path, &unused) == 0;
-    mutex_lock(&dir->lock);
-    offers = offers && dir->n > REMOTE_LISTED_MOST;
-    while (index < dir->n + 2 && tell(dir, index, fn, arg)) {
-        if (offers && index >= 2) {
-            offer(dir, path.text, &dir->entries[index - 2]);
-        }
+    rc = index < 2 ? wait_for_first(list, &ctx->limits, err)
+                   : wait_for(list, index - 2, &ctx->limits, err);
+    while (rc == 0 && tell(node, list, index, fn, arg)) {
         index++;
     }
-    mutex_unlock(&dir->lock);
-    return 0;
+    if (rc == 0 && index > 2) {
+        offer(list, index - 2);
+    }
+    listing_unref(list);
+    return rc;
 }

@@ -173,30 +173,46 @@ static uint64_t look_ahead(struct remote_file *file, uint64_t chunk)
     return ahead;
 }
 
-static ssize_t read_theirs(struct ws_file *file, void *out, size_t size,
-                           off_t offset, const struct ws_ctx *ctx,
-                           struct err *err)
+/* Reads at a path that the file has now. */
+static ssize_t read_at_path(struct ws_file *file, const char *path, void *out,
+                            size_t size, off_t offset, const struct ws_ctx *ctx,
+                            struct err *err)
 {
     struct remote *r = tree_of(file);
-    struct remote_path path;
     struct stat attr;
     const struct remote_range range = {
-        .path = path.text,
+        .path = path,
         .attr = &attr,
         .ahead = look_ahead(file_of(file), (uint64_t)offset / REMOTE_CHUNK)};
-    int rc = remote_path(remote_node_of(file->node), NULL, &path, err);
+    int rc = remote_attr(r, path, &ctx->limits, &attr, err);
 
-    if (rc == 0) {
-        rc = remote_attr(r, path.text, &ctx->limits, &attr, err);
-    }
     if (rc == 0 && !offset && attr.st_size <= REMOTE_CHUNK) {
         remote_read_ahead(
-            r, path.text,
-            remote_data_read(r->data, path.text, &attr, 0, 0, out, 0) < 0);
+            r, path, remote_data_read(r->data, path, &attr, 0, 0, out, 0) < 0);
     }
     return rc < 0 ? rc
                   : remote_content(r, &range, out, size, (uint64_t)offset,
                                    &ctx->limits, err);
+}
+
+static ssize_t read_theirs(struct ws_file *file, void *out, size_t size,
+                           off_t offset, const struct ws_ctx *ctx,
+                           struct err *err)
+{
+    struct remote_node *node = remote_node_of(file->node);
+    struct remote_path path;
+    ssize_t n = remote_path(node, NULL, &path, err);
+
+    if (n == 0) {
+        n = read_at_path(file, path.text, out, size, offset, ctx, err);
+    }
+    if (n == -ENOENT && remote_has_moved(node, path.text, &ctx->limits)) {
+        err_clear(err); /* It was renamed before the engine was asked. */
+        n = remote_path(node, NULL, &path, err);
+        n = n < 0 ? n
+                  : read_at_path(file, path.text, out, size, offset, ctx, err);
+    }
+    return n;
 }
 
 ssize_t remote_read(struct ws_file *file, void *out, size_t size, off_t offset,

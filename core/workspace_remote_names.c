@@ -372,13 +372,35 @@ static int rename_theirs(const struct ws_move *move, struct err *err)
     return (int)remote_end(about.r, rc, err);
 }
 
+/* What lies below a directory that moves is not sent meanwhile. */
+static int move_both(const struct ws_move *move, struct remote_node *a,
+                     struct remote_node *b, struct err *err)
+{
+    struct remote_node *other = move->flags & RENAME_EXCHANGE ? b : NULL;
+    int rc = remote_move_begin(a, &move->ctx->limits, err);
+
+    if (rc < 0) {
+        return rc;
+    }
+    rc = remote_move_begin(other, &move->ctx->limits, err);
+    if (rc == 0) {
+        rc = a && remote_is_aside(a) ? remote_aside_move(move, a, err)
+                                     : rename_theirs(move, err);
+        if (rc == 0) {
+            remote_node_moved(move);
+        }
+        remote_move_end(other);
+    }
+    remote_move_end(a);
+    return rc;
+}
+
 /* Both ends, where they have nodes. */
 static int rename_nodes(const struct ws_move *move, struct remote_node *a,
                         struct remote_node *b, struct err *err)
 {
     bool replaces =
         b && b != a && !(move->flags & (RENAME_EXCHANGE | RENAME_NOREPLACE));
-    bool aside = a && remote_is_aside(a);
     struct remote_stage *stage = NULL;
     struct remote_stage *moving = NULL; /* Nobody sends it meanwhile. */
     int rc = send_fresh(a, move->ctx, err);
@@ -400,10 +422,7 @@ static int rename_nodes(const struct ws_move *move, struct remote_node *a,
         rc = begin_removal(b, move->ctx, &stage, err);
     }
     if (rc == 0) {
-        rc = aside ? remote_aside_move(move, a, err) : rename_theirs(move, err);
-    }
-    if (rc == 0) {
-        remote_node_moved(move);
+        rc = move_both(move, a, b, err);
     }
     end_removal(stage, rc == 0);
     if (moving) {

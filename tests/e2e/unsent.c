@@ -96,8 +96,8 @@ static void what_changed_meanwhile_is_not_lost(void **state)
                  "theirs\nmine\n1\n1\n");
 }
 
-/* One command fails, and no more; nothing is lost. */
-static void what_is_refused_for_good_is_put_aside(void **state)
+/* Commands fail twice at most; nothing is lost. */
+static void what_is_refused_twice_is_put_aside(void **state)
 {
     (void)state;
     expect_shell("echo old > workspace/f; echo true > exec", "");
@@ -133,7 +133,7 @@ static const struct CMUnitTest tests[] = {
     e2e_test(what_was_not_sent_is_sent_by_the_next_daemon),
     e2e_test(an_engine_that_is_stuck_does_not_hold_the_end),
     e2e_test(what_changed_meanwhile_is_not_lost),
-    e2e_test(what_is_refused_for_good_is_put_aside),
+    e2e_test(what_is_refused_twice_is_put_aside),
     e2e_test(what_belongs_to_a_sandbox_goes_with_it),
 };
 

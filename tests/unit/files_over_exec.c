@@ -1,5 +1,7 @@
 /* Names and attributes by scripts, with the shells that sandboxes have. */
 #include "core/cleanup.h"
+#include "core/clock.h"
+#include "core/files_over_exec_priv.h"
 #include "tests/cmocka.h"
 #include "tests/unit/shell_provider.h"
 
@@ -148,6 +150,41 @@ static void a_directory_is_one_script(void **state)
     assert_int_equal(CALL_TO(list, "d", on_entry, &listing), 0);
     assert_int_equal(sh->runs, 1);
     assert_int_equal(listing.seen, 1001);
+}
+
+static void a_long_directory_comes_in_pieces(void **state)
+{
+    const struct over_pieces before = over_pieces;
+    struct shell_provider *sh = *state;
+    const int64_t deadline = clock_deadline(60 * 1000);
+    struct listing listing = {.sh = sh, .dir = "d"};
+    struct err err = ERR_INIT;
+    char name[300];
+
+    assert_int_equal(mkdir(host(sh, "d"), 0755), 0);
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+        (void)snprintf(name, sizeof(name), "d/%s", names[i]);
+        put_text(sh, name, "x");
+    }
+    over_pieces = (struct over_pieces){.bytes = 500, .names = 7};
+    sh->limits.deadline_ms = deadline;
+    sh->runs = 0;
+    assert_int_equal(CALL_TO(list, "d", on_entry, &listing), 0);
+    assert_int_equal(listing.seen, ARRAY_SIZE(names));
+    assert_int_equal(sh->runs, 2 + (ARRAY_SIZE(names) + 6) / 7);
+    assert_true(sh->until_ms > deadline); /* Each has its own. */
+    if (sh->kind->tools) {                /* At once, where it must be. */
+        (void)snprintf(name, sizeof(name), "%s/xargs", sh->tools);
+        assert_int_equal(unlink(name), 0);
+        listing.seen = 0;
+        sh->runs = 0;
+        assert_int_equal(CALL_TO(list, "d", on_entry, &listing), 0);
+        assert_int_equal(listing.seen, ARRAY_SIZE(names));
+        assert_int_equal(sh->runs, 3);
+    }
+    over_pieces = before;
+    assert_int_not_equal(access(host(sh, "pwned"), F_OK), 0);
+    assert_int_not_equal(access(host(sh, "d/pwned"), F_OK), 0);
 }
 
 static void a_tree_is_one_script(void **state)
@@ -462,6 +499,7 @@ int main(void)
         SHELL_TEST(stat_tells_what_is),
         SHELL_TEST(names_may_be_any_bytes),
         SHELL_TEST(a_directory_is_one_script),
+        SHELL_TEST(a_long_directory_comes_in_pieces),
         SHELL_TEST(a_tree_is_one_script),
         SHELL_TEST(set_attr_sets_what_is_asked),
         SHELL_TEST(a_look_is_a_directory_with_its_entries),

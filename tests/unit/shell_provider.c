@@ -75,7 +75,7 @@ static int shell_run(struct provider *provider, const struct sandbox *sandbox,
     ssize_t n;
 
     (void)sandbox;
-    (void)limits;
+    shell->until_ms = limits->deadline_ms;
     shell->runs++;
     *code = spawn(shell, script, in, got);
     assert_int_equal(lseek(got, 0, SEEK_SET), 0);
@@ -150,9 +150,9 @@ static const struct provider_ops shell_ops = {
 static void make_tools(struct shell_provider *shell)
 {
     static const char *const names[] = {
-        "cat",  "chmod", "chown", "date", "dd",    "df",      "find",
-        "head", "id",    "ln",    "ls",   "mkdir", "mv",      "readlink",
-        "rm",   "rmdir", "stat",  "tail", "touch", "truncate"};
+        "cat",  "chmod", "chown", "date", "dd",    "df",       "find",
+        "head", "id",    "ln",    "ls",   "mkdir", "mv",       "readlink",
+        "rm",   "rmdir", "stat",  "tail", "touch", "truncate", "xargs"};
     char have[8192];
     char command[300];
     FILE *list;

@@ -24,6 +24,7 @@ struct shell_provider {
     struct instance instance;
     struct cancel never;
     struct limits limits;
+    int64_t until_ms; /* When the last script was to end. */
     unsigned runs;    /* Scripts so far, */
     unsigned files;   /* and whole files. */
     struct stat made; /* What the last one made. */

@@ -1,9 +1,11 @@
 /* The tree over a provider's file calls, here those of `mem`. */
 #include "core/workspace_remote.h"
 
+#include "core/clock.h"
 #include "tests/unit/remote_fixture.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -137,6 +139,107 @@ static void a_raw_link_says_all_and_leads_nowhere(void **state)
     fixture_raw_links(fx);
 }
 
+enum {
+    HALF = 300
+};
+
+/* Whether the engine may tell more than a half. */
+static atomic_bool goes_on;
+
+static int tell_half(provider_entry_fn *fn, void *arg, int from)
+{
+    struct provider_entry entry = {
+        .attr = {.st_mode = S_IFREG | 0644, .st_nlink = 1}};
+    int rc = 0;
+
+    for (int i = from; rc == 0 && i < from + HALF; i++) {
+        char name[16];
+
+        (void)snprintf(name, sizeof(name), "f%d", i);
+        entry.name = name;
+        entry.attr.st_ino = 1000 + (ino_t)i;
+        rc = fn(arg, &entry);
+    }
+    return rc;
+}
+
+/* Tells a directory slowly. */
+static int list_slowly(struct provider *provider, const struct sandbox *sandbox,
+                       const char *path, const struct limits *limits,
+                       provider_entry_fn *fn, void *arg, struct err *err)
+{
+    int rc = tell_half(fn, arg, 0);
+
+    (void)provider;
+    (void)sandbox;
+    (void)path;
+    while (rc == 0 && !atomic_load(&goes_on)) {
+        struct limits moment = *limits;
+
+        moment.deadline_ms = clock_deadline(5);
+        rc = limits_wait(&moment, -1, 0, err);
+        if (rc == -ETIMEDOUT) {
+            err_clear(err);
+            rc = 0;
+        }
+    }
+    return rc < 0 ? rc : tell_half(fn, arg, HALF);
+}
+
+static bool count_one(void *arg, const char *name, const struct stat *attr,
+                      off_t next)
+{
+    off_t *count = arg;
+
+    assert_true(name[0] && attr->st_ino);
+    assert_int_equal(next, *count + 1);
+    *count = next;
+    return true;
+}
+
+/* The kernel waits for no answer as long as an engine may take. */
+static void a_long_listing_is_read_while_it_comes(void **state)
+{
+    struct fixture *fx = remote_fixture_other(*state);
+    struct remote *r = remote_of(fx->ws);
+    struct provider_files slow = *r->files;
+    struct ws_dir *dir, *other;
+    off_t count = 0;
+
+    slow.list = list_slowly;
+    r->files = &slow;
+    atomic_store(&goes_on, false);
+    fx->ctx.limits.deadline_ms = clock_deadline(20000);
+    assert_int_equal(ws_opendir(fx->root, &fx->ctx, &dir, &fx->err), 0);
+    assert_int_equal(ws_readdir(dir, 0, count_one, &count, &fx->ctx, &fx->err),
+                     0);
+    assert_in_range(count, 3, HALF + 2);
+    fx->ctx.limits.deadline_ms = clock_deadline(50);
+    assert_int_equal(
+        ws_readdir(dir, count, count_one, &count, &fx->ctx, &fx->err),
+        -ETIMEDOUT);
+    err_clear(&fx->err);
+    fx->ctx.limits.deadline_ms = clock_deadline(20000);
+    atomic_store(&goes_on, true);
+    while (count < 2 * HALF + 2) {
+        assert_int_equal(
+            ws_readdir(dir, count, count_one, &count, &fx->ctx, &fx->err), 0);
+    }
+    assert_int_equal(
+        ws_readdir(dir, count, count_one, &count, &fx->ctx, &fx->err), 0);
+    assert_int_equal(count, 2 * HALF + 2);
+    ws_closedir(dir);
+
+    atomic_store(&goes_on, false); /* Nobody waits for it for ever. */
+    ws_changed(fx->ws);
+    count = 0;
+    assert_int_equal(ws_opendir(fx->root, &fx->ctx, &other, &fx->err), 0);
+    assert_int_equal(
+        ws_readdir(other, 0, count_one, &count, &fx->ctx, &fx->err), 0);
+    ws_closedir(other);
+    remote_fixture_end_other(fx);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -147,6 +250,7 @@ int main(void)
         ONE(what_the_provider_lacks_is_said),
         ONE(a_raw_link_says_all_and_leads_nowhere),
         ONE(failed_file_calls_are_counted),
+        ONE(a_long_listing_is_read_while_it_comes),
     };
     int failed =
         fixture_run_cases(remote_fixture_setup, remote_fixture_teardown);

@@ -1,4 +1,4 @@
-/* Several who add to one file of a remote tree, while it is being sent. */
+/* What others do to a file of a remote tree while it is being sent or read. */
 #include "tests/unit/remote_fixture.h"
 
 #include "core/clock.h"
@@ -141,12 +141,112 @@ static void what_is_being_sent_is_not_renamed_meanwhile(void **state)
     assert_int_equal(fixture_find(fx, "log"), -ENOENT);
 }
 
+static void *move_dir(void *arg)
+{
+    struct appender *other = arg;
+
+    other->rc = fixture_rename(other->fx, "d", "e", 0);
+    return NULL;
+}
+
+/* Closes a file of a directory that is renamed meanwhile; the one that comes
+ * first is held up. */
+static void close_and_move(struct fixture *fx, bool closes_first)
+{
+    const char *op = closes_first ? "put" : "rename";
+    struct appender first = {.fx = fx};
+    struct appender other = {.fx = fx};
+    const struct timespec moment = {0, 50L * 1000 * 1000};
+    uint64_t before;
+
+    fixture_mkdir(fx, "d");
+    fixture_write(fx, "d/f", "1\n");
+    first.file = fixture_open(fx, "d/f", O_WRONLY | O_TRUNC);
+    fx->ctx.limits.deadline_ms = clock_deadline(20000);
+    add(fx, first.file, "2\n");
+    remote_fixture_fault(fx, op, "stuck");
+    before = remote_fixture_calls(fx);
+    if (closes_first) {
+        begin_flush(&first, before);
+    }
+    assert_int_equal(pthread_create(&other.thread, NULL, move_dir, &other), 0);
+    while (remote_fixture_calls(fx) == before) {
+        (void)nanosleep(&moment, NULL);
+    }
+    if (!closes_first) {
+        begin_flush(&first, before);
+    }
+    (void)nanosleep(&moment, NULL);
+    remote_fixture_fault(fx, op, NULL);
+    assert_int_equal(pthread_join(first.thread, NULL), 0);
+    assert_int_equal(pthread_join(other.thread, NULL), 0);
+    assert_int_equal(first.rc, 0);
+    assert_int_equal(other.rc, 0);
+    ws_close(first.file);
+    remote_fixture_expect_there(fx, "e/f", "2\n");
+    fixture_expect(fx, "e/f", "2\n");
+    assert_int_equal(fixture_find(fx, "d/f"), -ENOENT);
+}
+
+static void a_directory_waits_for_what_is_being_sent_below_it(void **state)
+{
+    close_and_move(*state, true);
+}
+
+static void what_is_sent_waits_for_the_directory_that_it_lies_in(void **state)
+{
+    close_and_move(*state, false);
+}
+
+static void *read_all(void *arg)
+{
+    struct appender *reader = arg;
+    struct err err = ERR_INIT;
+    char text[8] = "";
+
+    reader->rc = (int)ws_read(reader->file, text, sizeof(text) - 1, 0,
+                              &reader->fx->ctx, &err);
+    return NULL;
+}
+
+static void what_is_read_is_found_where_its_directory_went(void **state)
+{
+    struct fixture *fx = *state;
+    struct appender reader = {.fx = fx};
+    const struct timespec moment = {0, 10L * 1000 * 1000};
+    uint64_t before;
+
+    fixture_mkdir(fx, "d");
+    remote_fixture_write_there(fx, "d/f", "text");
+    ws_changed(fx->ws);
+    reader.file = fixture_open(fx, "d/f", O_RDONLY);
+    (void)fixture_stat(fx, "d/f");
+    fx->ctx.limits.deadline_ms = clock_deadline(20000);
+    before = remote_fixture_calls(fx);
+    remote_fixture_fault(fx, "get", "stuck");
+    remote_fixture_fault(fx, "read", "stuck");
+    assert_int_equal(pthread_create(&reader.thread, NULL, read_all, &reader),
+                     0);
+    while (remote_fixture_calls(fx) == before) {
+        (void)nanosleep(&moment, NULL);
+    }
+    assert_int_equal(fixture_rename(fx, "d", "e", 0), 0);
+    remote_fixture_fault(fx, "get", NULL);
+    remote_fixture_fault(fx, "read", NULL);
+    assert_int_equal(pthread_join(reader.thread, NULL), 0);
+    assert_int_equal(reader.rc, 4);
+    ws_close(reader.file);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         ONE(many_who_append_share_a_call),
         ONE(a_failure_is_told_to_those_whose_lines_it_was_about),
         ONE(what_is_being_sent_is_not_renamed_meanwhile),
+        ONE(a_directory_waits_for_what_is_being_sent_below_it),
+        ONE(what_is_sent_waits_for_the_directory_that_it_lies_in),
+        ONE(what_is_read_is_found_where_its_directory_went),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

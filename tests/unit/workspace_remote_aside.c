@@ -73,6 +73,13 @@ static struct heard send(struct fixture *fx, int expected)
     return heard;
 }
 
+/* As what is refused twice: at first it may be so for a moment. */
+static struct heard send_twice(struct fixture *fx, int expected)
+{
+    assert_int_equal(send(fx, expected).n[WS_KEPT], 1);
+    return send(fx, expected);
+}
+
 /* The entry that begins so, where there is one. */
 struct wanted {
     const char *begin;
@@ -113,7 +120,7 @@ static int move_to(struct fixture *fx, const char *from, const char *dir,
     return rc;
 }
 
-static void what_is_refused_for_good_is_put_aside(void **state)
+static void what_is_refused_twice_is_put_aside(void **state)
 {
     struct fixture *fx = *state;
     struct fixture *next;
@@ -125,7 +132,7 @@ static void what_is_refused_for_good_is_put_aside(void **state)
     keep(fx, "d/f", "new", 0);
     refuse(fx, "errno EACCES");
     next = remote_fixture_other(fx);
-    heard = send(next, -EACCES);
+    heard = send_twice(next, -EACCES);
     assert_int_equal(heard.n[WS_ASIDE], 1);
     aside = look_for(next, "f.unsent-");
     assert_true(aside.found[0]);
@@ -147,7 +154,7 @@ static struct wanted put_aside(struct fixture *fx)
     fixture_write(fx, "d/f", "old");
     keep(fx, "d/f", "new", 0);
     refuse(fx, "errno EROFS");
-    assert_int_equal(send(fx, -EROFS).n[WS_ASIDE], 1);
+    assert_int_equal(send_twice(fx, -EROFS).n[WS_ASIDE], 1);
     refuse(fx, NULL);
     return look_for(fx, "f.unsent-");
 }
@@ -224,6 +231,22 @@ static void an_engine_that_answers_nothing_refuses_nothing(void **state)
     remote_fixture_expect_there(fx, "f", "new");
 }
 
+static void what_is_refused_for_a_moment_is_sent(void **state)
+{
+    struct fixture *fx = *state;
+
+    fixture_write(fx, "f", "old");
+    for (int i = 0; i < 3; i++) {
+        keep(fx, "f", "new", 0);
+        refuse(fx, "errno EACCES");
+        assert_int_equal(send(fx, -EACCES).n[WS_KEPT], 1);
+        refuse(fx, NULL);
+        assert_int_equal(send(fx, 0).n[WS_SENT], 1);
+    }
+    assert_int_equal(look_for(fx, "f.unsent-").found[0], '\0');
+    remote_fixture_expect_there(fx, "f", "new");
+}
+
 /* It may get better; but not for ever. */
 static void what_fails_for_no_reason_is_tried_again(void **state)
 {
@@ -252,7 +275,7 @@ static void a_part_is_put_aside_as_a_whole(void **state)
     fixture_write(fx, "f", bytes);
     keep(fx, "f", "Y", BIG / 2);
     refuse(fx, "errno ENOSPC");
-    assert_int_equal(send(fx, -ENOSPC).n[WS_ASIDE], 1);
+    assert_int_equal(send_twice(fx, -ENOSPC).n[WS_ASIDE], 1);
     bytes[BIG / 2] = 'Y';
     fixture_expect(fx, look_for(fx, "f.unsent-").found, bytes);
     free(bytes);
@@ -269,7 +292,7 @@ static void a_long_name_is_cut(void **state)
     fixture_write(fx, name, "old");
     keep(fx, name, "new", 0);
     refuse(fx, "errno EROFS");
-    assert_int_equal(send(fx, -EROFS).n[WS_ASIDE], 1);
+    assert_int_equal(send_twice(fx, -EROFS).n[WS_ASIDE], 1);
     assert_true(look_for(fx, begin).found[0]);
 }
 
@@ -301,10 +324,11 @@ static void what_is_aside_stays_where_another_fails(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        BOTH(what_is_refused_for_good_is_put_aside),
+        BOTH(what_is_refused_twice_is_put_aside),
         BOTH(what_is_aside_can_be_moved_where_it_is_taken),
         ONE(what_is_aside_is_read_and_removed_alone),
         BOTH(an_engine_that_answers_nothing_refuses_nothing),
+        BOTH(what_is_refused_for_a_moment_is_sent),
         ONE(what_fails_for_no_reason_is_tried_again),
         BOTH(a_part_is_put_aside_as_a_whole),
         ONE(a_long_name_is_cut),
