@@ -67,6 +67,7 @@ struct work {
     char signal[16];
     const char *end; /* Looks; "": only the signal. */
     char *dir;       /* To be removed; NULL: none. */
+    char *marks;     /* Of this and others, each behind -e; NULL: not yet. */
 };
 
 static void free_work(struct work *work)
@@ -75,11 +76,23 @@ static void free_work(struct work *work)
 
     lease_unref(jsonl, work->lease);
     free(work->dir);
+    free(work->marks);
     free(work);
     mutex_lock(&jsonl->lock);
     jsonl->endings--;
     cond_broadcast(&jsonl->closed);
     mutex_unlock(&jsonl->lock);
+}
+
+/* Takes the work. */
+static int hand_over(struct work *work, work_fn *fn)
+{
+    int rc = workers_run(work->jsonl->aside, fn, work);
+
+    if (rc < 0) {
+        free_work(work);
+    }
+    return rc;
 }
 
 /* A method whose answer is of no use. Returns whether it was done. */
@@ -131,23 +144,38 @@ static void gather(const struct work *work, struct buf *out)
 }
 
 /* Nobody waits for the script's end: the commands' own will tell. */
-static bool send(const struct work *work, const char *marks)
+static bool send(const struct work *work, const char *method, const char *marks)
 {
     const char *const args[] = {marks, work->signal, work->end, NULL};
 
-    return call(work, "spawn", wire_script(script, args)) ||
-           call(work, "exec", wire_script(script, args));
+    return call(work, method, wire_script(script, args));
 }
 
+/* Takes the work. */
+static void send_by_exec(void *arg)
+{
+    struct work *work = arg;
+
+    (void)send(work, "exec", work->marks);
+    free_work(work);
+}
+
+/* A call of exec lasts as long as the script: meanwhile others go on. Takes the
+ * work. */
 static void send_one(struct work *work)
 {
     struct buf marks = BUF_INIT(MARKS_MAX);
 
     gather(work, &marks);
-    if (marks.size) {
-        (void)send(work, marks.data);
+    if (marks.size && !send(work, "spawn", marks.data)) {
+        work->marks = strdup(marks.data);
     }
     buf_done(&marks);
+    if (work->marks) {
+        (void)!hand_over(work, send_by_exec);
+    } else {
+        free_work(work);
+    }
 }
 
 /* Those that were told as lost hold up no others. */
@@ -157,7 +185,7 @@ static void send_lost(void *arg)
     char marks[MARK_SIZE + sizeof("-e ")];
 
     (void)snprintf(marks, sizeof(marks), "-e %s", work->mark);
-    if (send(work, marks)) {
+    if (send(work, "spawn", marks) || send(work, "exec", marks)) {
         mark_drop(work->lease, work->mark);
     }
     free_work(work);
@@ -196,7 +224,6 @@ static void send_all(void *arg)
 
     while (work) {
         send_one(work);
-        free_work(work);
         work = next_work(jsonl, lease);
     }
     lease_unref(jsonl, lease);
@@ -226,16 +253,6 @@ static struct work *new_work(const struct running *running)
         mutex_unlock(&work->jsonl->lock);
     }
     return work;
-}
-
-static int hand_over(struct work *work, work_fn *fn)
-{
-    int rc = workers_run(work->jsonl->aside, fn, work);
-
-    if (rc < 0) {
-        free_work(work);
-    }
-    return rc;
 }
 
 /* Takes the work. */

@@ -182,6 +182,26 @@ static void a_command_ends_without_spawn(void **state)
     }
 }
 
+/* Where exec has to do for spawn, that is at it long after the command's end.
+ */
+static void the_next_command_does_not_wait_for_the_one_before(void **state)
+{
+    struct bench_room *room = *state;
+    int64_t least_ms = INT64_MAX;
+
+    for (int i = 0; i < 5 && least_ms > 1000; i++) {
+        int64_t begin_ms;
+
+        (void)cancel_with(room, "no_such_method");
+        begin_ms = clock_ms();
+        if (cancel_with(room, "no_such_method") &&
+            clock_ms() - begin_ms < least_ms) {
+            least_ms = clock_ms() - begin_ms;
+        }
+    }
+    assert_in_range(least_ms, 0, 1000);
+}
+
 /* A long command keeps nothing waiting. */
 static void files_are_used_beside_a_command(void **state)
 {
@@ -211,6 +231,7 @@ int zoo_commands(void)
         cmocka_unit_test(commands_that_end_together_are_ended_by_few_calls),
         cmocka_unit_test(commands_that_hang_are_given_up),
         cmocka_unit_test(a_command_ends_without_spawn),
+        cmocka_unit_test(the_next_command_does_not_wait_for_the_one_before),
         cmocka_unit_test(files_are_used_beside_a_command),
     };
 
