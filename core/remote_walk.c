@@ -163,14 +163,25 @@ static bool is_walk(struct remote *r, char *path) REQUIRES(r->base.lock)
     return walk;
 }
 
-static void end_load(struct remote *r, struct remote_load *load, bool wide)
+/* Has the directory alone told, as its tree cannot be. */
+static void load_one(struct remote *r, struct remote_load *load,
+                     const char *dir, char *path, bool wide)
+{
+    mutex_lock(&r->base.lock);
+    if (wide) {
+        r->walk.wide_until_ms = clock_ms() + WIDE_MS;
+        memcpy(r->walk.wide, path, strlen(path) + 1);
+    }
+    load->tree = false;
+    memcpy(path, dir, strlen(dir) + 1);
+    cond_broadcast(&r->turn);
+    mutex_unlock(&r->base.lock);
+}
+
+static void end_load(struct remote *r, struct remote_load *load)
 {
     mutex_lock(&r->base.lock);
     list_remove(&load->link);
-    if (wide) {
-        r->walk.wide_until_ms = clock_ms() + WIDE_MS;
-        memcpy(r->walk.wide, load->path, strlen(load->path) + 1);
-    }
     cond_broadcast(&r->turn);
     mutex_unlock(&r->base.lock);
 }
@@ -234,8 +245,8 @@ static int take_entry(void *arg, const struct provider_entry *entry)
     return teller->fn ? teller->fn(teller->arg, entry) : 0;
 }
 
-static int tell_list(struct teller *teller, const struct limits *limits,
-                     struct err *err)
+static int list(struct teller *teller, const struct limits *limits,
+                struct err *err)
 {
     struct remote *r = teller->r;
     bool keep;
@@ -253,14 +264,6 @@ static int tell_list(struct teller *teller, const struct limits *limits,
         remote_cache_whole(r->cache, &teller->moment, teller->path);
     }
     return rc;
-}
-
-static int list(struct remote *r, const char *path, const struct limits *limits,
-                provider_entry_fn *fn, void *arg, struct err *err)
-{
-    struct teller teller = {.r = r, .path = path, .fn = fn, .arg = arg};
-
-    return tell_list(&teller, limits, err);
 }
 
 /* Notes a directory of a tree, whose entries follow. */
@@ -383,14 +386,17 @@ static int load(struct remote *r, const char *dir, const struct limits *limits,
     mutex_unlock(&r->base.lock);
     if (load.tree) {
         rc = list_tree(r, path, limits, &unused);
-        end_load(r, &load, rc == -E2BIG);
-        return rc == 0 ? 1 : list(r, dir, limits, fn, arg, err);
+        if (rc == 0) {
+            end_load(r, &load);
+            return 1;
+        }
+        load_one(r, &load, dir, path, rc == -E2BIG);
     }
-    rc = tell_list(
+    rc = list(
         &(struct teller){
             .r = r, .path = path, .fn = fn, .arg = arg, .load = &load},
         limits, err);
-    end_load(r, &load, false);
+    end_load(r, &load);
     return rc;
 }
 
@@ -411,7 +417,8 @@ int remote_list(struct remote *r, const char *dir, const struct limits *limits,
         rc = remote_cache_list(r->cache, dir, fn, arg);
     }
     if (rc == 0) { /* The tree was told, but could not be kept. */
-        rc = list(r, dir, limits, fn, arg, err);
+        rc = list(&(struct teller){.r = r, .path = dir, .fn = fn, .arg = arg},
+                  limits, err);
     }
     if (rc < 0 && !err->code) {
         return err_set(err, -rc, "the listing was ended");

@@ -146,6 +146,8 @@ enum {
 /* Whether the engine may tell more than a half. */
 static atomic_bool goes_on;
 
+static atomic_uint lists; /* Listings that began. */
+
 static int tell_half(provider_entry_fn *fn, void *arg, int from)
 {
     struct provider_entry entry = {
@@ -170,6 +172,7 @@ static int list_slowly(struct provider *provider, const struct sandbox *sandbox,
 {
     int rc = tell_half(fn, arg, 0);
 
+    (void)atomic_fetch_add(&lists, 1);
     (void)provider;
     (void)sandbox;
     (void)path;
@@ -240,6 +243,69 @@ static void a_long_listing_is_read_while_it_comes(void **state)
     remote_fixture_end_other(fx);
 }
 
+static int tell_no_tree(struct provider *provider,
+                        const struct sandbox *sandbox, const char *path,
+                        size_t most, const struct limits *limits,
+                        provider_tree_fn *fn, void *arg, struct err *err)
+{
+    (void)provider;
+    (void)sandbox;
+    (void)path;
+    (void)most;
+    (void)limits;
+    (void)fn;
+    (void)arg;
+    return err_set(err, E2BIG, "too large");
+}
+
+static void read_dir(struct fixture *fx, struct ws_node *node,
+                     struct ws_dir **out)
+{
+    off_t count = 0;
+
+    assert_int_equal(ws_opendir(node, &fx->ctx, out, &fx->err), 0);
+    assert_int_equal(ws_readdir(*out, 0, count_one, &count, &fx->ctx, &fx->err),
+                     0);
+}
+
+/* Whose names are looked up while it is being told. */
+static void a_long_listing_is_not_begun_again(void **state)
+{
+    struct fixture *fx = remote_fixture_other(*state);
+    struct remote *r = remote_of(fx->ws);
+    struct provider_files slow = *r->files;
+    struct ws_node *node;
+    struct ws_dir *dir;
+    struct stat attr;
+
+    fixture_mkdir(fx, "d");
+    node = fixture_at(fx, "d");
+    ws_changed(fx->ws);
+    slow.list = list_slowly;
+    slow.tree = tell_no_tree;
+    r->files = &slow;
+    atomic_store(&lists, 0);
+    atomic_store(&goes_on, false);
+    mutex_lock(&r->base.lock); /* A walk has begun. */
+    r->walk.path[0] = '\0';
+    r->walk.at_ms = clock_ms();
+    mutex_unlock(&r->base.lock);
+    read_dir(fx, node, &dir);
+    for (int i = 0; i < 3; i++) {
+        struct ws_node *none;
+
+        fx->ctx.limits.deadline_ms = clock_deadline(20);
+        err_clear(&fx->err);
+        assert_int_equal(
+            ws_lookup(node, "none", &fx->ctx, &none, &attr, &fx->err),
+            -ETIMEDOUT);
+    }
+    assert_int_equal(atomic_load(&lists), 1);
+    ws_closedir(dir);
+    ws_node_unref(node);
+    remote_fixture_end_other(fx);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -251,6 +317,7 @@ int main(void)
         ONE(a_raw_link_says_all_and_leads_nowhere),
         ONE(failed_file_calls_are_counted),
         ONE(a_long_listing_is_read_while_it_comes),
+        ONE(a_long_listing_is_not_begun_again),
     };
     int failed =
         fixture_run_cases(remote_fixture_setup, remote_fixture_teardown);
