@@ -23,6 +23,7 @@ enum {
     MISSES_LEAST = 16, /* Until a directory is listed, and one more for */
     NAMES_A_MISS = 16, /* so many names of the one before. */
     NAMES_MOST = 8192,
+    NAMES_TOO_MANY = 1024 * 1024, /* What those count as. */
     LISTING_SIZE = 32 * 1024,
 };
 
@@ -137,10 +138,12 @@ static int list(int dir_fd, struct names *names)
     return 0;
 }
 
-/* Counts a name that is not there; true: it is time for a listing. */
+/* Counts a name that is not there; true: it is time for a listing, which counts
+ * after so many makings. */
 static bool count_locked(struct direct_absent *absent,
                          const struct direct_node *dir,
-                         const struct ws_ctx *ctx) REQUIRES(absent->lock)
+                         const struct ws_ctx *ctx, unsigned long *when)
+    REQUIRES(absent->lock)
 {
     if (!is_about(absent, dir, ctx)) {
         absent->serial = dir->serial;
@@ -155,6 +158,7 @@ static bool count_locked(struct direct_absent *absent,
         return false;
     }
     absent->due = UINT_MAX;
+    *when = absent->when;
     return true;
 }
 
@@ -163,6 +167,7 @@ void direct_absent_missed(struct direct_node *dir, int dir_fd,
 {
     struct direct_absent *absent = &direct_tree(dir)->absent;
     struct names names = {.list = NULL};
+    unsigned long when = 0;
     bool due;
     int rc;
 
@@ -170,15 +175,17 @@ void direct_absent_missed(struct direct_node *dir, int dir_fd,
         return;
     }
     mutex_lock(&absent->lock);
-    due = count_locked(absent, dir, ctx);
+    due = count_locked(absent, dir, ctx, &when);
     mutex_unlock(&absent->lock);
     if (!due) {
         return;
     }
     rc = list(dir_fd, &names);
     mutex_lock(&absent->lock);
-    absent->count = names.count;
-    absent->listed = rc == 0 && is_about(absent, dir, ctx);
+    absent->count = rc == 0 ? names.count : NAMES_TOO_MANY;
+    /* Others may count anew by now, after a making. */
+    absent->listed =
+        rc == 0 && absent->when == when && is_about(absent, dir, ctx);
     if (absent->listed) {
         free(absent->names);
         absent->names = TAKE_PTR(names.list);

@@ -214,6 +214,11 @@ bool kernel_rest_sink(struct kernel_rest *rest)
         end_turn(thread);
         return false;
     }
+    if (atomic_load(&thread->turns) != thread->mine) {
+        /* The watch was first, and does not look again. */
+        (void)set_policy(0, SCHED_OTHER);
+        return false;
+    }
     return true;
 }
 

@@ -5,12 +5,18 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 enum {
-    MISSES = 40 /* More than it takes until a directory is listed. */
+    MISSES = 40,       /* More than it takes until a directory is listed. */
+    MANY_NAMES = 2000, /* It takes a while to list them. */
+    ROUNDS = 60,       /* Of which one in twenty once went wrong. */
+    LOOKS = 3,
+    LOOK_US = 1500,
 };
 
 static int find(struct fixture *fx, struct ws_node *dir, const char *name)
@@ -140,12 +146,76 @@ static void what_we_make_is_found(void **state)
     }
 }
 
+struct seeker {
+    pthread_t thread;
+    struct fixture fx;
+    atomic_bool *over;
+};
+
+static void *seek_main(void *arg)
+{
+    struct seeker *seeker = arg;
+    struct ws_node *node = NULL;
+    struct stat attr;
+    char name[32];
+
+    for (unsigned i = 0; !atomic_load(seeker->over); i++) {
+        (void)snprintf(name, sizeof(name), "missing-%u", i);
+        (void)!ws_lookup(seeker->fx.root, name, &seeker->fx.ctx, &node, &attr,
+                         &seeker->fx.err);
+    }
+    return NULL;
+}
+
+static bool is_found_once_made(struct fixture *fx, const char *name)
+{
+    bool found = true;
+
+    fixture_write(fx, name, "text");
+    for (int i = 0; i < LOOKS && found; i++) {
+        found = find(fx, fx->root, name) == 0;
+        (void)usleep(LOOK_US);
+    }
+    return found;
+}
+
+static void what_is_made_while_others_look_is_found(void **state)
+{
+    struct fixture *fx = *state;
+    struct seeker seekers[3];
+    atomic_bool over = false;
+    unsigned unfound = 0;
+    char name[32];
+
+    fx->ctx.state = 1;
+    for (int i = 0; i < MANY_NAMES; i++) {
+        (void)snprintf(name, sizeof(name), "there-%d", i);
+        touch_behind(fx, name);
+    }
+    for (size_t i = 0; i < ARRAY_SIZE(seekers); i++) {
+        seekers[i] = (struct seeker){.fx = *fx, .over = &over};
+        assert_int_equal(
+            pthread_create(&seekers[i].thread, NULL, seek_main, &seekers[i]),
+            0);
+    }
+    for (int i = 0; i < ROUNDS; i++) {
+        (void)snprintf(name, sizeof(name), "new-%d", i);
+        unfound += !is_found_once_made(fx, name);
+    }
+    atomic_store(&over, true);
+    for (size_t i = 0; i < ARRAY_SIZE(seekers); i++) {
+        (void)pthread_join(seekers[i].thread, NULL);
+    }
+    assert_int_equal(unfound, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         FIXTURE_DIRECT(a_listing_counts_in_one_state_of_the_tree),
         FIXTURE_DIRECT(a_name_that_is_too_long_is_told),
         FIXTURE_DIRECT_BOTH(what_we_make_is_found),
+        FIXTURE_DIRECT(what_is_made_while_others_look_is_found),
     };
 
     if (geteuid() != 0) {
