@@ -6,6 +6,7 @@
 #include "core/compiler.h"
 #include "core/list.h"
 
+#include <assert.h>
 #include <stdbool.h>
 #include <stdlib.h>
 
@@ -121,6 +122,7 @@ static void forget(struct ws_inos *inos, struct ino *ino)
 {
     struct ino *in_place = find(inos, SHOWN, ino->n[THEIRS]);
 
+    assert(in_place); /* It is one to one. */
     swap(inos, ino, in_place);
     drop_same(inos, in_place);
     drop(inos, ino);

@@ -447,9 +447,12 @@ int jsonl_exec(struct provider *provider, const struct sandbox *sandbox,
 {
     struct jsonl *jsonl = jsonl_of(provider);
     struct running *running = new_running(jsonl, command);
-    int rc = running ? lease_use(jsonl, sandbox, limits, &running->lease, err)
-                     : err_no_memory(err);
+    int rc;
 
+    if (!running) {
+        return err_no_memory(err);
+    }
+    rc = lease_use(jsonl, sandbox, limits, &running->lease, err);
     if (rc == 0) {
         running->number = sandbox->number;
         running->cancel = limits->cancel;
@@ -458,12 +461,10 @@ int jsonl_exec(struct provider *provider, const struct sandbox *sandbox,
         rc = start_command(running, command, limits, err);
     }
     if (rc < 0) {
-        if (running && running->marked) {
+        if (running->marked) {
             (void)!ending_begin(running, ENDING_LOST, 0);
         }
-        if (running) {
-            free_running(running);
-        }
+        free_running(running);
         return rc;
     }
     enlist(running);
