@@ -282,14 +282,14 @@ static int config_flush(struct file *file, const struct file_call *call,
                         struct file_wait *out, struct err *err)
 {
     struct buf rest = BUF_INIT(CONFIG_TEXT_MAX);
-    bool something;
+    int rc;
 
     (void)out;
     mutex_lock(&file->lock);
-    something = gather_take(file->own, call->owner, &rest);
+    rc = gather_take(file->own, call->owner, &rest, err);
     mutex_unlock(&file->lock);
     buf_done(&rest);
-    return something ? err_set(err, EINVAL, "the JSON is incomplete") : 0;
+    return rc > 0 ? err_set(err, EINVAL, "the JSON is incomplete") : rc;
 }
 
 const struct file_ops files_config_ops = {

@@ -29,17 +29,17 @@ static int exec_write(struct file *file, const struct file_call *call,
     return rc;
 }
 
-/* Takes what a process has gathered; false: nothing to run. */
-static bool take(struct file *file, const struct file_call *call,
-                 struct buf *out)
+/* Takes what a process has gathered. Returns as gather_take(). */
+static int take(struct file *file, const struct file_call *call,
+                struct buf *out, struct err *err)
 {
     struct exec_handle *handle = file->own;
-    bool something;
+    int rc;
 
     mutex_lock(&file->lock);
-    something = gather_take(&handle->gather, call->owner, out);
+    rc = gather_take(&handle->gather, call->owner, out, err);
     mutex_unlock(&file->lock);
-    return something;
+    return rc;
 }
 
 /* Runs a script; out: the command, one more reference. */
@@ -60,9 +60,9 @@ static int exec_flush(struct file *file, const struct file_call *call,
 {
     struct buf script = BUF_INIT(EXEC_SCRIPT_MAX);
     struct exec *exec = NULL;
-    int rc = 0;
+    int rc = take(file, call, &script, err);
 
-    if (take(file, call, &script) && exec_handle_may_run(call, &out->brief)) {
+    if (rc > 0 && exec_handle_may_run(call, &out->brief)) {
         rc = run(file, call, &script, &exec, err);
         if (rc == 0) {
             rc = file_pending_add(&out->pending, call->owner, exec, err);
@@ -70,7 +70,7 @@ static int exec_flush(struct file *file, const struct file_call *call,
         }
     }
     buf_done(&script);
-    return rc;
+    return rc < 0 ? rc : 0;
 }
 
 static int run_gathered(struct file *file, const struct file_call *call,
@@ -78,9 +78,9 @@ static int run_gathered(struct file *file, const struct file_call *call,
 {
     struct buf script = BUF_INIT(EXEC_SCRIPT_MAX);
     struct exec *exec = NULL;
-    int rc = 0;
+    int rc = take(file, call, &script, err);
 
-    if (take(file, call, &script)) {
+    if (rc > 0) {
         rc = run(file, call, &script, &exec, err);
         exec_unref(exec);
     }

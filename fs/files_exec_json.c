@@ -162,38 +162,39 @@ static int json_write(struct file *file, const struct file_call *call,
 }
 
 /* What is left of a process that closes is no whole request. */
-static bool drop_rest(struct file *file, const struct file_call *call)
+static int drop_rest(struct file *file, const struct file_call *call,
+                     struct err *err)
 {
     struct exec_handle *handle = file->own;
     struct buf rest = BUF_INIT(EXEC_REQUEST_MAX);
-    bool something;
+    int rc;
 
     mutex_lock(&file->lock);
-    something = gather_take(&handle->gather, call->owner, &rest);
+    rc = gather_take(&handle->gather, call->owner, &rest, err);
     mutex_unlock(&file->lock);
     buf_done(&rest);
-    return something;
+    return rc > 0 ? err_set(err, EINVAL, "the JSON is incomplete") : rc;
 }
 
 static int json_flush(struct file *file, const struct file_call *call,
                       struct file_wait *out, struct err *err)
 {
-    bool rest = drop_rest(file, call);
+    int rc = drop_rest(file, call, err);
 
     exec_handle_take(file, call->owner, out);
-    if (!rest && list_empty(&out->pending)) {
+    if (rc == 0 && list_empty(&out->pending)) {
         return 0;
     }
     if (!exec_handle_may_run(call, &out->brief)) {
         file_pending_done(&out->pending);
+        err_clear(err);
         return 0;
     }
-    if (rest) {
+    if (rc < 0) {
         file_pending_done(&out->pending);
-        session_exec_refuse(file->node.session, EINVAL);
-        return err_set(err, EINVAL, "the JSON is incomplete");
+        session_exec_refuse(file->node.session, -rc);
     }
-    return 0;
+    return rc;
 }
 
 /* Makes the answer where there is one, once. The command is `current`. */

@@ -19,6 +19,7 @@ void gather_init(struct gather *gather, const struct gather_kind *kind)
     gather->kind = kind;
     list_init(&gather->texts);
     gather->poison = 0;
+    gather->parts = false;
 }
 
 static void free_text(struct text *text)
@@ -104,6 +105,7 @@ int gather_add(struct gather *gather, uint64_t owner, const void *data,
         int rc = add(gather, owner, data, size);
 
         if (rc == 0) {
+            gather->parts = true;
             return 0;
         }
         gather_poison(gather, -rc);
@@ -146,6 +148,7 @@ int gather_json(struct gather *gather, uint64_t owner, const void *data,
         int rc = add_json(gather, owner, data, size, used, out);
 
         if (rc >= 0) {
+            gather->parts = gather->parts || rc == 0;
             return rc;
         }
         gather_poison(gather, -rc);
@@ -153,18 +156,23 @@ int gather_json(struct gather *gather, uint64_t owner, const void *data,
     return tell(gather, err);
 }
 
-bool gather_take(struct gather *gather, uint64_t owner, struct buf *out)
+int gather_take(struct gather *gather, uint64_t owner, struct buf *out,
+                struct err *err)
 {
     struct text *text = find(gather, owner);
-    bool something = false;
+    bool something;
 
-    if (text) {
-        something = !buf_blank(text->bytes.data, text->bytes.size);
-        if (something) {
-            *out = text->bytes;
-            buf_init(&text->bytes, gather->kind->max);
-        }
-        free_text(text);
+    if (gather->poison && gather->parts) {
+        return tell(gather, err);
     }
+    if (!text) {
+        return 0;
+    }
+    something = !buf_blank(text->bytes.data, text->bytes.size);
+    if (something) {
+        *out = text->bytes;
+        buf_init(&text->bytes, gather->kind->max);
+    }
+    free_text(text);
     return something;
 }

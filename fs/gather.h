@@ -23,6 +23,7 @@ struct gather {
     const struct gather_kind *kind;
     struct list texts; /* One an owner. */
     int poison;        /* An errno value: all writes fail with it. */
+    bool parts;        /* A write was taken that was not a whole text. */
 };
 
 /** @param gather written: empty @param kind what is gathered */
@@ -71,14 +72,18 @@ MUST_USE int gather_json(struct gather *gather, uint64_t owner,
 void gather_poison(struct gather *gather, int code);
 
 /**
- * Takes an owner's text.
+ * Takes an owner's text. It is gone from the object in any case.
  *
  * @param gather the object
  * @param owner  whose
- * @param out    empty; gets the text on success
- * @return whether there is something to run: a text that is not only blanks.
- *         It is gone from the object in any case
+ * @param out    empty; gets the text with 1
+ * @param err    filled on failure
+ * @return 1 when there is something to run: a text that is not only blanks;
+ *         0; or the negative errno that the object is poisoned with, where
+ *         bytes that a write had taken were dropped: of a write(2) in several
+ *         requests only the length tells of the one that failed
  */
-bool gather_take(struct gather *gather, uint64_t owner, struct buf *out);
+MUST_USE int gather_take(struct gather *gather, uint64_t owner, struct buf *out,
+                         struct err *err);
 
 #endif

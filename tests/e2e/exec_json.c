@@ -220,8 +220,9 @@ static const struct script refusals[] = {
             "\\\"true\\\"}\"):\n"
             "    try: print(os.write(f, text))\n"
             "    except OSError as e: print(e.strerror)\n"
-            "os.close(f)\n") NUMBERS,
-     "6\nInvalid argument\nInvalid argument\n"},
+            "try: os.close(f)\n"
+            "except OSError as e: print(e.strerror)\n") NUMBERS,
+     "6\nInvalid argument\nInvalid argument\nInvalid argument\n"},
     {"nothing of a refused write runs",
      PYTHON("a = \"{\\\"command\\\": \\\"echo ran > f\\\"}\"\n"
             "for text in (a + \" garbage\", a + a + \"}\", a + \"{}\","
