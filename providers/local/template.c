@@ -143,22 +143,18 @@ static struct piece *next_piece(struct pieces *pieces, const char *place)
     return piece;
 }
 
-/* Copies the mount at `path` of `at`, without what is mounted below a file. */
-static int add_mount(struct pieces *pieces, int at, const char *path,
-                     const char *place, uint64_t attr, struct err *err)
+/* Adds a mount that is attached nowhere; `mount` is taken in any case. */
+static int add_detached(struct pieces *pieces, int mount, const char *place,
+                        unsigned deep, uint64_t attr, struct err *err)
 {
-    unsigned deep = attr == DEVICE_ATTR ? 0 : AT_RECURSIVE;
     struct piece *piece = next_piece(pieces, place);
-    AUTO_FD int fd = -1;
+    AUTO_FD int fd = mount;
     struct stat st;
     int rc;
 
     if (!piece) {
         return err_set(err, E2BIG, "too many system files");
     }
-    fd = open_tree(at, path,
-                   OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH |
-                       AT_SYMLINK_NOFOLLOW | deep);
     if (fd < 0 || fstat(fd, &st) < 0) {
         return err_errno(err, "cannot copy the mount of '/%s'", place);
     }
@@ -170,6 +166,39 @@ static int add_mount(struct pieces *pieces, int at, const char *path,
     piece->fd = TAKE_FD(fd);
     pieces->count++;
     return 0;
+}
+
+/* Copies the mount at `path` of `at`, without what is mounted below a file. */
+static int add_mount(struct pieces *pieces, int at, const char *path,
+                     const char *place, uint64_t attr, struct err *err)
+{
+    unsigned deep = attr == DEVICE_ATTR ? 0 : AT_RECURSIVE;
+
+    return add_detached(pieces,
+                        open_tree(at, path,
+                                  OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC |
+                                      AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW |
+                                      deep),
+                        place, deep, attr, err);
+}
+
+/*
+ * Where a whole one is seen a sandbox may mount its own, which hides it for
+ * ever. The machine's is none where something is mounted on a file of it; only
+ * who is root may make another.
+ */
+static int add_proc(struct pieces *pieces, struct err *err)
+{
+    AUTO_FD int context = fsopen("proc", FSOPEN_CLOEXEC);
+    int fd = -1;
+
+    if (context >= 0 &&
+        fsconfig(context, FSCONFIG_CMD_CREATE, NULL, NULL, 0) == 0) {
+        fd = fsmount(context, FSMOUNT_CLOEXEC,
+                     MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC);
+    }
+    return fd < 0 ? add_mount(pieces, AT_FDCWD, "/proc", "proc", 0, err)
+                  : add_detached(pieces, fd, "proc", 0, 0, err);
 }
 
 /* A directory, a file or a link, wherever it is; nothing where it is not. */
@@ -291,9 +320,7 @@ static int add_pieces(struct pieces *pieces, struct err *err)
         (void)snprintf(path, sizeof(path), "/%s", devices[i]);
         rc = add_mount(pieces, AT_FDCWD, path, devices[i], DEVICE_ATTR, err);
     }
-    /* Where one is seen a sandbox may mount its own, which hides it for ever.
-     */
-    return rc == 0 ? add_mount(pieces, AT_FDCWD, "/proc", "proc", 0, err) : rc;
+    return rc == 0 ? add_proc(pieces, err) : rc;
 }
 
 /* ---- The namespace ---- */
