@@ -51,7 +51,7 @@ def state_of(params):
 def session_of(params):
     """The id of the session that a request is about, where it tells."""
     if "session" in params:
-        return state_of(params)["for"]
+        return state_of(params).get("for")
     return params.get("metadata", {}).get("tags", {}).get("session")
 
 
