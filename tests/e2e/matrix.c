@@ -209,8 +209,8 @@ static void a_nul_byte_is_an_error_of_write_and_nothing_runs(void **state)
 static const char *pick_long(const struct writer *writer, int *status,
                              bool *mute)
 {
-    *status = writer->blind ? 0 : writer->at_write;
-    *mute = writer->blind || writer->write_mute;
+    *status = writer->blind ? writer->at_close : writer->at_write;
+    *mute = writer->blind ? writer->close_mute : writer->write_mute;
     return writer->slow ? NULL : writer->write[WAY_PLAIN];
 }
 
