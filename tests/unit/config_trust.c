@@ -22,6 +22,7 @@ static bool value_beyond(const struct config_key *key, char out[TEXT_SIZE])
 {
     const char *fallback = key->fallback ? key->fallback : "";
 
+    out[0] = '\0';
     switch (key->type) {
     case CONFIG_TEXT:
         (void)snprintf(out, TEXT_SIZE, "\"sh\""); /* It may be a program. */
