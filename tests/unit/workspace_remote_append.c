@@ -45,6 +45,16 @@ static void begin_flush(struct appender *appender, uint64_t before)
     }
 }
 
+/* Waits for two, of which the first has a file; both went well. */
+static void end_both(struct appender *first, struct appender *other)
+{
+    assert_int_equal(pthread_join(first->thread, NULL), 0);
+    assert_int_equal(pthread_join(other->thread, NULL), 0);
+    assert_int_equal(first->rc, 0);
+    assert_int_equal(other->rc, 0);
+    ws_close(first->file);
+}
+
 static void many_who_append_share_a_call(void **state)
 {
     static const char all[] = "0\n1\n2\n3\n4\n5\n6\n7\n";
@@ -131,11 +141,7 @@ static void what_is_being_sent_is_not_renamed_meanwhile(void **state)
     assert_int_equal(pthread_create(&other.thread, NULL, rotate, &other), 0);
     (void)nanosleep(&moment, NULL);
     remote_fixture_fault(fx, "put", NULL);
-    assert_int_equal(pthread_join(first.thread, NULL), 0);
-    assert_int_equal(pthread_join(other.thread, NULL), 0);
-    assert_int_equal(first.rc, 0);
-    assert_int_equal(other.rc, 0);
-    ws_close(first.file);
+    end_both(&first, &other);
     remote_fixture_expect_there(fx, "log.1", "1\n2\n");
     ws_changed(fx->ws);
     assert_int_equal(fixture_find(fx, "log"), -ENOENT);
@@ -178,11 +184,7 @@ static void close_and_move(struct fixture *fx, bool closes_first)
     }
     (void)nanosleep(&moment, NULL);
     remote_fixture_fault(fx, op, NULL);
-    assert_int_equal(pthread_join(first.thread, NULL), 0);
-    assert_int_equal(pthread_join(other.thread, NULL), 0);
-    assert_int_equal(first.rc, 0);
-    assert_int_equal(other.rc, 0);
-    ws_close(first.file);
+    end_both(&first, &other);
     remote_fixture_expect_there(fx, "e/f", "2\n");
     fixture_expect(fx, "e/f", "2\n");
     assert_int_equal(fixture_find(fx, "d/f"), -ENOENT);
