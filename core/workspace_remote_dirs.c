@@ -225,6 +225,7 @@ static void run_listing(void *arg)
     mutex_unlock(&list->lock);
     listing_unref(list);
 }
+
 static struct listing *listing_new(struct remote_node *node, struct err *err)
 {
     struct remote *r = remote_tree(node);

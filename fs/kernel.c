@@ -257,7 +257,7 @@ static ssize_t write_device(struct kernel *kernel, int fd,
     int code = errno;
 
     if (last) {
-        kernel_rest_rise(&kernel->rest);
+        kernel_rest_rise();
         errno = code;
     }
     return n;

@@ -65,12 +65,14 @@ void kernel_near_follow(struct kernel_near *near, const struct wire_in *head)
         look(near, (pid_t)head->pid);
     }
     cpu = atomic_load(&near->cpu);
-    if (cpu != bound && cpu == NOWHERE) {
-        cpus_free();
-    } else if (cpu != bound) {
-        cpus_bind(cpu);
+    if (cpu != bound) {
+        if (cpu == NOWHERE) {
+            cpus_free();
+        } else {
+            cpus_bind(cpu);
+        }
+        bound = cpu;
     }
-    bound = cpu;
     waits = cpu >= 0 && !wire_is_release(head) ? head->unique : 0;
 }
 

@@ -222,11 +222,10 @@ bool kernel_rest_sink(struct kernel_rest *rest)
     return true;
 }
 
-void kernel_rest_rise(struct kernel_rest *rest)
+void kernel_rest_rise(void)
 {
     int rc = set_policy(0, SCHED_OTHER);
 
-    (void)rest;
     end_turn(self);
     if (rc < 0) {
         log_error("a thread stays behind all others: %s", strerror(-rc));

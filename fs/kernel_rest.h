@@ -70,8 +70,8 @@ void kernel_rest_note(struct kernel_rest *rest);
  * @return whether it is; kernel_rest_rise() must follow then
  */
 bool kernel_rest_sink(struct kernel_rest *rest);
-/** @param rest as given to kernel_rest_sink() */
-void kernel_rest_rise(struct kernel_rest *rest);
+/** Gives the calling thread its priority back. */
+void kernel_rest_rise(void);
 
 /** @param load text of /proc/loadavg @return threads that run; 0: it does not
  *  say */

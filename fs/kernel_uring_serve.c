@@ -228,7 +228,7 @@ static int enter(struct uring_thread *thread)
     int rc = kernel_ring_enter(&thread->ring, true);
 
     if (last) {
-        kernel_rest_rise(rest);
+        kernel_rest_rise();
     }
     thread->awaited = false;
     return rc;

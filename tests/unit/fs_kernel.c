@@ -193,7 +193,7 @@ static void *sink_main(void *arg)
     atomic_store(&rest->quiet, true);
     sinker->quiet = kernel_rest_sink(rest);
     sinker->sunk = sched_getscheduler(0);
-    kernel_rest_rise(rest);
+    kernel_rest_rise();
     sinker->risen = sched_getscheduler(0);
     do {
         atomic_store(&rest->quiet, true);
@@ -202,7 +202,7 @@ static void *sink_main(void *arg)
         kernel_rest_note(rest);
         sinker->waited = sched_getscheduler(0);
     } while (sinker->waited != SCHED_OTHER && clock_ms() < late);
-    kernel_rest_rise(rest);
+    kernel_rest_rise();
     return NULL;
 }
 
